@@ -126,7 +126,6 @@ FREE_OF_FORKS = {
     # The thread of one iterator creates and uses it; that thread does not exist in a forked child.
     "loading/reading.py": {"ThreadPoolExecutor"},
     # An access of the protocol, which holds nothing.
-    "channels/ring.py": {"Lock"},
     # Of the page's server, whose process does not run the user's program and does not fork.
     "monitor/web/server.py": {"Event"},
 }

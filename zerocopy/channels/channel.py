@@ -18,7 +18,7 @@ from zerocopy.channels import ring as protocol
 from zerocopy.channels.items import FIELDS, Fields, Items, items_of
 from zerocopy.channels.memory import LONGEST_WAIT, PAGE, ChannelMemory, Holder
 from zerocopy.channels.reader import Place, Reader, deadline
-from zerocopy.channels.ring import CLOSED, DROPPED, FREED, HEAD, WAITING, Load, Ring, Store, Unlock, perform
+from zerocopy.channels.ring import CLOSED, DROPPED, FREED, HEAD, WAITING, Ring
 from zerocopy.channels.stats import ChannelStats, read_stats
 from zerocopy.errors import (
     ChannelClosedError,
@@ -247,7 +247,7 @@ class Channel:
                     writer = self._begin()
                 except ChannelClosedError:
                     return
-            writer.holder(Store(CLOSED, 1))
+            writer.holder.words[CLOSED] = 1
             writer.holder.wake(HEAD)
             self._end()
 
@@ -255,7 +255,7 @@ class Channel:
         """Release the writer's lock; slots that are being written stay locked until their blocks end."""
         writer, self._writer = self._writer, None
         if writer is not None and writer.holder.is_usable:
-            writer.holder(Unlock(protocol.WRITER))
+            writer.holder.unlock(protocol.WRITER)
             if not writer.claimed:
                 writer.holder.close()
 
@@ -265,7 +265,7 @@ class Channel:
         if writer is not None and writer.holder.is_usable:
             return writer
         holder = self._new_holder()
-        last = perform(protocol.begin_writing(self._ring), holder)
+        last = protocol.begin_writing(self._ring, holder)
         if last is None:
             holder.close()
             why = "another process, or another Channel of this one, writes to it"
@@ -284,25 +284,26 @@ class Channel:
                     raise self._was_closed(call)
                 claim.writer = writer = self._begin()
                 holder = writer.holder
-                holder(Store(CLOSED, 0))
-                if self._ring.is_queue and perform(protocol.live_readers(self._ring), holder) == 0:
+                holder.words[CLOSED] = 0
+                taken = protocol.consumed(self._ring, holder) if self._ring.is_queue else 0
+                if taken is None:
                     why = "all readers of the queue have ended"
                     remedy = "start a reader, and put the item again"
                     raise ChannelClosedError(f"{self!r}.{call}()", why, remedy)
                 # Before the claim: a reader that frees a slot after it wakes this process.
-                holder(Store(WAITING, int(is_waiting)))
-                freed = holder(Load(FREED))
-                claim.slot = perform(protocol.claim(self._ring, frozenset(writer.claimed)), holder)
+                holder.words[WAITING] = int(is_waiting)
+                freed = holder.words[FREED]
+                claim.slot = protocol.claim(self._ring, holder, taken, writer.claimed)
                 if claim.slot is not None:
                     writer.claimed.add(claim.slot)
-                    holder(Store(WAITING, 0))
+                    holder.words[WAITING] = 0
                     return
                 if self._drops:
-                    holder(Store(DROPPED, holder(Load(DROPPED)) + 1))
+                    holder.words[DROPPED] += 1
                     return
             left = LONGEST_WAIT if end is None else end - time.monotonic()
             if left <= 0:
-                holder(Store(WAITING, 0))
+                holder.words[WAITING] = 0
                 raise self._is_full(holder, call, timeout)
             if is_waiting:
                 holder.wait(FREED, freed, left)
@@ -333,9 +334,9 @@ class Channel:
                 raise self._was_closed("put")
             number = writer.last + 1
             try:
-                perform(protocol.publish(self._ring, slot, number), writer.holder)
+                protocol.publish(self._ring, writer.holder, slot, number)
             except BaseException:  # such as KeyboardInterrupt: half of it would stop the queue
-                perform(protocol.publish(self._ring, slot, number), writer.holder)
+                protocol.publish(self._ring, writer.holder, slot, number)
                 raise
             finally:
                 writer.last, claim.slot = number, None
@@ -346,7 +347,7 @@ class Channel:
         with self._lock:
             writer, slot = claim.writer, claim.slot
             if writer is not None and slot is not None and writer.holder.is_usable:
-                perform(protocol.abandon(self._ring, slot), writer.holder)
+                writer.holder.unlock(self._ring.slot_byte(slot))
                 writer.claimed.discard(slot)
                 if self._writer is not writer and not writer.claimed:
                     writer.holder.close()
@@ -369,8 +370,8 @@ class Channel:
         Returns
         -------
         Reader
-            In a queue, it gets every item, beginning with the oldest one that not all earlier readers have
-            taken and dropped. Otherwise it gets the newest item each time.
+            In a queue, it gets every item, beginning with one that some earlier reader has not taken, if
+            there is one. Otherwise it gets the newest item each time.
 
         Raises
         ------
@@ -440,7 +441,7 @@ class Channel:
     def _load(self, word: int) -> int:
         holder = self._new_holder()
         try:
-            return holder(Load(word))
+            return holder.words[word]
         finally:
             holder.close()
 

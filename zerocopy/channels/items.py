@@ -131,9 +131,10 @@ class Fields:
                 "", why, "pass a dict with one array for each field", code="other-fields"
             )
         for name, layout in self._layouts.items():
-            array, given = _as_ndarray(batch[name], layout.dtype)
-            expected = _text(layout.dtype, layout.standard, layout.shape)
-            if given != expected:
+            array, standard = _as_ndarray(batch[name], layout.dtype)
+            if (array.dtype, standard, array.shape) != (layout.dtype, layout.standard, layout.shape):
+                expected = _text(layout.dtype, layout.standard, layout.shape)
+                given = _text(array.dtype, standard, array.shape)
                 why = f"the array of {printable(repr(name))} is {given}, and the field is {expected}"
                 remedy = f"cast or reshape it to {expected}"
                 raise UnsupportedConversionError("", why, remedy, code="other-fields")
@@ -162,16 +163,16 @@ def _types(of_type: Any) -> tuple[np.dtype[Any], Any]:
     return dtype, None
 
 
-def _as_ndarray(value: Any, dtype: np.dtype[Any]) -> tuple[Array, str]:
-    """Return an ndarray, and its type and shape as text; a Python number gets `dtype`."""
+def _as_ndarray(value: Any, dtype: np.dtype[Any]) -> tuple[Array, DType | None]:
+    """Return an ndarray, and its type if NumPy lacks it; a Python number gets `dtype`."""
     if isinstance(value, _NUMBERS):
         value = _as_number(value, dtype)
-    if type(value) is np.ndarray and value.dtype.isbuiltin:
-        return value, _text(value.dtype, None, value.shape)
+    if type(value) is np.ndarray and value.dtype.isbuiltin == 1:  # not a type of ml_dtypes
+        return value, None
     split = to_frames(value)
     layout = parse_array(split.header)
     array = ndarray_over(split.frames[0], layout.dtype, layout.shape, layout.order, layout.nbytes)
-    return array, _text(layout.dtype, layout.standard, layout.shape)
+    return array, layout.standard
 
 
 def _as_number(value: Any, dtype: np.dtype[Any]) -> Array:

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.channels.ring import Access, Load, Lock, Probe, Store
 from zerocopy.errors import ChannelClosedError, SharedMemoryError
 from zerocopy.forks import LOADING
 from zerocopy.shared import room
@@ -180,7 +179,7 @@ def _refusal(task: str, error: Exception) -> SharedMemoryError:
 
 
 class Holder:
-    """A holder of locks, which carries out the accesses of the protocol.
+    """A holder of locks: the memory of the protocol, as one reader or the writer accesses it.
 
     Parameters
     ----------
@@ -195,7 +194,7 @@ class Holder:
         global _holders
         self._fd = -1
         self._memory = memory
-        self._words = memory.words(first, count)
+        self.words = memory.words(first, count)
         self._address = memory.address + first
         self._pid = os.getpid()
         with LOADING:  # a fork in another thread waits
@@ -208,37 +207,35 @@ class Holder:
         """Whether it holds its locks: it was not closed, and this process is not a child of its own."""
         return self._fd >= 0 and self._pid == os.getpid()
 
-    def __call__(self, access: Access) -> int:
-        """Carry out an access of the protocol; see `zerocopy.channels.ring.Memory`."""
-        if isinstance(access, Load):
-            return self._words[access.word]
-        if isinstance(access, Store):
-            self._words[access.word] = access.value
-            return 0
-        if not self.is_usable:
-            why = "the channel was closed, or belongs to the process that this one was forked from"
-            raise ChannelClosedError("", why, "call channel.read(), or put, in this process")
-        if isinstance(access, Probe):
-            request = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, access.byte, 1, 0)
-            answer = fcntl.fcntl(self._fd, fcntl.F_OFD_GETLK, request)
-            return int(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
-        if isinstance(access, Lock):
-            return self._set_lock(access.byte, fcntl.F_RDLCK if access.shared else fcntl.F_WRLCK)
-        return self._set_lock(access.byte, fcntl.F_UNLCK)
-
-    def _set_lock(self, byte: int, kind: int) -> int:
+    def lock(self, byte: int, shared: bool = False) -> bool:
+        """Take the lock of a byte; see `zerocopy.channels.ring.Memory`."""
         try:
-            fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, byte, 1, 0))
+            self._fcntl(fcntl.F_OFD_SETLK, fcntl.F_RDLCK if shared else fcntl.F_WRLCK, byte)
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 return False
             raise
         return True
 
+    def is_locked(self, byte: int) -> bool:
+        """Whether another holder has the lock of a byte."""
+        answer = self._fcntl(fcntl.F_OFD_GETLK, fcntl.F_WRLCK, byte)
+        return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+
+    def unlock(self, byte: int) -> None:
+        """Release the lock of a byte."""
+        self._fcntl(fcntl.F_OFD_SETLK, fcntl.F_UNLCK, byte)
+
+    def _fcntl(self, command: int, kind: int, byte: int) -> bytes:
+        if not self.is_usable:
+            why = "the channel was closed, or belongs to the process that this one was forked from"
+            raise ChannelClosedError("", why, "call channel.read(), or put, in this process")
+        return fcntl.fcntl(self._fd, command, _FLOCK.pack(kind, os.SEEK_SET, byte, 1, 0))
+
     def wait(self, word: int, value: int, seconds: float) -> None:
         """Wait until another process wakes the waiters of a word that has a value, or for some time."""
         seconds = min(seconds, LONGEST_WAIT)
-        if seconds <= 0 or self._words[word] != value:
+        if seconds <= 0 or self.words[word] != value:
             return
         if _SYSCALL is None:
             time.sleep(min(seconds, _SHORTEST_WAIT))

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from zerocopy import forks
 from zerocopy.channels import ring as protocol
 from zerocopy.channels.items import Items
 from zerocopy.channels.memory import LONGEST_WAIT, ChannelMemory, Holder
-from zerocopy.channels.ring import CLOSED, FREED, HEAD, WAITING, Load, Ring, Steps, Store, Taken, perform
+from zerocopy.channels.ring import FREED, HEAD, WAITING, Ring, Taken
 from zerocopy.errors import ChannelClosedError, ChannelTimeoutError, OptionError, SharedMemoryError
 from zerocopy.errors.tracebacks import public
 from zerocopy.formatting import printable
@@ -71,13 +71,14 @@ class _Leases:
         #: Slots to release; -1: the reader has ended.
         self._dropped: deque[int] = deque()
         self.counts = [0] * ring.slots
-        self.entry = 0
+        #: The number of the last item that was taken.
+        self.entry, self.last = 0, 0
         if ring.is_queue:
-            entry = perform(protocol.register(ring, os.getpid()), self.holder)
-            if entry is None:
+            registered = protocol.register(ring, self.holder, os.getpid())
+            if registered is None:
                 why = f"the channel has {protocol.ENTRIES} readers already"
                 raise SharedMemoryError("", why, "close a reader first")
-            self.entry = entry
+            self.entry, self.last = registered
 
     def interface(self, slot: int, nbytes: int) -> dict[str, Any]:
         """Return the bytes of a slot as NumPy's array interface."""
@@ -102,7 +103,7 @@ class _Leases:
     def _free(self, slot: int) -> None:
         if slot < 0:
             if self.ring.is_queue and self.entry >= 0 and self.holder.is_usable:
-                perform(protocol.leave(self.ring, self.entry), self.holder)
+                protocol.leave(self.ring, self.holder, self.entry)
                 self._wake_writer()
             self.entry = -1
             return
@@ -112,7 +113,7 @@ class _Leases:
         try:
             self._restore(slot)
         finally:
-            perform(protocol.release(self.ring, slot), self.holder)
+            self.holder.unlock(self.ring.slot_byte(slot))
             self._wake_writer()
 
     def _restore(self, slot: int) -> None:
@@ -125,9 +126,12 @@ class _Leases:
             self._mapped.madvise(mmap.MADV_DONTNEED, first, self._place.slot_bytes)
 
     def _wake_writer(self) -> None:
-        if self.holder(Load(WAITING)):
-            self.holder(Store(FREED, self.holder(Load(FREED)) + 1))
+        if self.holder.words[WAITING]:
+            self.holder.words[FREED] += 1
             self.holder.wake(FREED)
+
+
+_Take = Callable[[], Taken | None]
 
 
 class _Lease:
@@ -164,7 +168,6 @@ class Reader:
         options: dict[str, Any],
     ) -> None:
         self._ring, self._items, self._to, self._timeout, self._options = ring, items, to, timeout, options
-        self._last = 0
         self._has_ended = False
         self._leases = _Leases(memory, ring, place)
 
@@ -176,7 +179,7 @@ class Reader:
 
     @public
     def __next__(self) -> Any:
-        lease = self._next(self._timeout, self._steps)
+        lease = self._next(self._timeout, self._take)
         if lease is None:
             raise StopIteration
         return self._batch(lease)
@@ -185,18 +188,18 @@ class Reader:
         end = deadline(self._timeout)
         pause, tries = _SHORTEST_PAUSE, 0
         while True:
-            lease, is_over = self._try(self._steps)
+            lease, is_over = self._try(self._take)
             if lease is not None:
                 return self._batch(lease)
             if is_over:
                 raise StopAsyncIteration
-            tries = self._check_time(end, self._timeout, tries, self._last)
+            tries = self._check_time(end, self._timeout, tries, self._leases.last)
             await asyncio.sleep(pause)  # not a wait in a thread: cancelling it would lose an item
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def newest(self, timeout: float | None) -> Any:
         """Return the newest batch, which may be that of the call before; wait only for the first."""
-        lease = self._next(timeout, lambda: protocol.take_newest(self._ring, 0), least=True)
+        lease = self._next(timeout, self._take_any, least=True)
         if lease is None:
             self._has_ended = False  # another process may write
             why = "the writer closed the channel before it put an item"
@@ -211,21 +214,25 @@ class Reader:
         if not sys.is_finalizing() and hasattr(self, "_leases"):
             self.close()
 
-    def _steps(self) -> Steps[Taken | None]:
+    def _take(self) -> Taken | None:
+        leases = self._leases
         if self._ring.is_queue:
-            return protocol.take_next(self._ring, self._leases.entry, self._last)
-        return protocol.take_newest(self._ring, self._last)
+            return protocol.take_next(self._ring, leases.holder, leases.entry, leases.last)
+        return protocol.take_newest(self._ring, leases.holder, leases.last)
 
-    def _next(self, timeout: float | None, steps: Any, least: bool = False) -> _Lease | None:
+    def _take_any(self) -> Taken | None:
+        return protocol.take_newest(self._ring, self._leases.holder, 0)
+
+    def _next(self, timeout: float | None, take: _Take, least: bool = False) -> _Lease | None:
         """Return the next item's lease, or None at the end; `least`: any item is new enough."""
         end = deadline(timeout)
         tries = 0
         while True:
-            head = self._leases.holder(Load(HEAD))
-            lease, is_over = self._try(steps)
+            head = self._leases.holder.words[HEAD]
+            lease, is_over = self._try(take)
             if lease is not None or is_over:
                 return lease
-            tries = self._check_time(end, timeout, tries, 0 if least else self._last)
+            tries = self._check_time(end, timeout, tries, 0 if least else self._leases.last)
             if tries:
                 time.sleep(_LAST_PAUSE)
             left = LONGEST_WAIT if end is None else end - time.monotonic()
@@ -239,14 +246,14 @@ class Reader:
             raise ChannelTimeoutError("Channel.read()", why, remedy, code="channel-full")
         if end is None or time.monotonic() < end:
             return 0
-        if tries < _LAST_TRIES and self._leases.holder(Load(HEAD)) > last:
+        if tries < _LAST_TRIES and self._leases.holder.words[HEAD] > last:
             return tries + 1
         why = f"no item arrived within {timeout:g} seconds"
         raise ChannelTimeoutError(
             "Channel.read()", why, "pass a longer timeout=, or check that the writer runs"
         )
 
-    def _try(self, steps: Any) -> tuple[_Lease | None, bool]:
+    def _try(self, take: _Take) -> tuple[_Lease | None, bool]:
         """Return the lease of an item if there is one, and whether no other will come."""
         leases = self._leases
         leases.free_dropped()
@@ -258,24 +265,26 @@ class Reader:
                 if leases.entry < 0:
                     why = "the reader was closed"
                     raise ChannelClosedError("Channel.read()", why, "call channel.read() again")
-                is_over = perform(protocol.is_over(), leases.holder)
-                taken = perform(steps(), leases.holder)
+                taken, state = take(), protocol.OPEN
+                if taken is None:
+                    state = protocol.state(leases.holder)
+                    taken = take() if state else None  # it may have been published before the end
                 if taken is not None:
                     leases.counts[taken.slot] += 1
                     lease.slot = taken.slot
-                    self._last = taken.number
+                    leases.last = taken.number
         finally:
             leases.free_dropped()
         if taken is not None:
-            return lease, is_over
-        if is_over and not leases.holder(Load(CLOSED)):
+            return lease, False
+        if state == protocol.ABANDONED:
             why = "the writer has ended without channel.close()"
             remedy = "call next() again when another process writes"
             raise ChannelClosedError("Channel.read()", why, remedy)
-        self._has_ended = is_over
-        if is_over and self._ring.is_queue:
+        self._has_ended = state == protocol.FINISHED
+        if self._has_ended and self._ring.is_queue:
             leases.give_back(-1)  # a later writer does not wait for this reader
-        return None, is_over
+        return None, self._has_ended
 
     def _batch(self, lease: _Lease) -> Any:
         lease.__array_interface__ = self._leases.interface(lease.slot, self._items.nbytes)

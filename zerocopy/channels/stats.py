@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from zerocopy.channels import ring as protocol
 from zerocopy.channels.memory import Holder
-from zerocopy.channels.ring import CLOSED, DROPPED, HEAD, Load, Ring, perform
+from zerocopy.channels.ring import CLOSED, DROPPED, HEAD, Ring
 
 
 class QueueReader(NamedTuple):
@@ -54,8 +54,8 @@ def read_stats(ring: Ring, holder: Holder) -> ChannelStats:
     """
     readers = []
     for entry in range(protocol.ENTRIES * ring.is_queue):
-        pid, position = perform(protocol.reader_at(ring, entry), holder)
+        pid, position = protocol.reader_at(ring, holder, entry)
         if position:
             readers.append(QueueReader(pid, position - 1))
-    published, dropped, closed = (holder(Load(word)) for word in (HEAD, DROPPED, CLOSED))
+    published, dropped, closed = (holder.words[word] for word in (HEAD, DROPPED, CLOSED))
     return ChannelStats(published, dropped, ring.slots, readers, bool(closed))
