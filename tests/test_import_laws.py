@@ -148,6 +148,7 @@ LAYERS: dict[str, set[str]] = {
         "interpreter",
         "framework",
         "monitor",
+        "pool",
         "protocols",
         "registry",
         "tables",
@@ -185,7 +186,7 @@ LAYERS: dict[str, set[str]] = {
     },
     # Conformance of other projects; it needs NumPy alone.
     "testing": {"errors", "interpreter", "protocols"},
-    "pytest_plugin": set(),
+    "pytest_plugin": {"audit", "monitor"},
     "cli": NOUNS
     | {
         "pairs",
@@ -219,6 +220,7 @@ LAYERS: dict[str, set[str]] = {
         "interpreter",
         "_engine",
         "_version",
+        "audit",
         "channels",
         "forks",
         "framework",

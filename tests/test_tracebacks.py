@@ -60,6 +60,16 @@ def _returned() -> Any:
     return zc.accepts("torch")(lambda x: {1, 2})(np.arange(3))
 
 
+def _forbidden() -> None:
+    with zc.forbid_copies():
+        zc.convert(REVERSED, "torch")
+
+
+def _forbidden_call() -> None:
+    with zc.forbid_copies(also="torch"):
+        torch.tensor(REVERSED.copy())
+
+
 def _refused_scope() -> Any:
     aligned_numpy._capsule.cache_clear()  # the handler that exists stays valid
     with mock.patch.object(c_library, "refusal", return_value=zc.Reason("no glibc", "use Linux")):
@@ -81,6 +91,9 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "convert absent": lambda: zc.convert(REVERSED, "closed_framework"),
     "explain name": lambda: zc.explain(REVERSED, "troch"),
     "converter type": lambda: zc.converter(np.ndarray, "troch"),
+    "forbid_copies": lambda: zc.forbid_copies(also="troch"),
+    "forbid_copies call": _forbidden,
+    "forbid_copies also": _forbidden_call,
     "converter call": lambda: zc.converter(np.ndarray, "torch", copy=False)(REVERSED),
     "view": lambda: zc.view("text"),
     "decode": lambda: zc.decode(REVERSED, like=REVERSED),

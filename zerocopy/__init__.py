@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from zerocopy._engine.signatures import convert as convert
     from zerocopy._engine.soa_to_aos import soa_to_aos as soa_to_aos
     from zerocopy._version import __version__ as __version__
+    from zerocopy.audit.forbid import forbid_copies as forbid_copies
     from zerocopy.channels.channel import Channel as Channel
     from zerocopy.channels.create import channel as channel
     from zerocopy.device import Device as Device
@@ -86,6 +87,7 @@ _NAMES = {
     "_engine.decode": "decode",
     "layout.aos_to_soa": "aos_to_soa",
     "_engine.soa_to_aos": "soa_to_aos",
+    "audit.forbid": "forbid_copies",
     "pairs.check": "check_pairs",
     "functions.accepts": "accepts",
     "functions.array_namespace": "array_namespace",

@@ -246,10 +246,14 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
         if classified != "whole":
             from zerocopy._engine import compounds
 
+            if observed is not None and recording.guards.get():
+                plan = compounds.explain_compound(call, classified, recording.functions[0])
+                recording.check_guards(plan, call, observed)
             return compounds.convert(call, classified, convert_slowly)
         plan = make_plan(call)
         if observed is not None:
             observed.call, observed.plan = call, plan
+            recording.check_guards(plan, call, observed)
         result = _run(plan, call)
     except ZeroCopyError as error:
         if not error.asked:

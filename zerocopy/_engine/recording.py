@@ -2,19 +2,24 @@
 
 The routes are bypassed, not dropped (`zerocopy._engine.routes.record_to`), so that a conversion that is not
 recorded runs no code of this module. Only the outermost conversion on a thread is recorded. Those that it
-makes, of columns and leaves and in protocol methods, belong to it.
+makes, of columns and leaves and in protocol methods, belong to it. The guards of `forbid_copies` see the plan
+of a recorded conversion before it runs.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from ast import literal_eval
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 from zerocopy import registry
+from zerocopy._engine.planner import Call
 from zerocopy._engine.target import resolve, text
-from zerocopy.errors import Reason, ZeroCopyError
+from zerocopy.errors import CopyRequiredError, Reason, ZeroCopyError
 from zerocopy.plan import STRIDED_ALIAS, Plan, item
 from zerocopy.protocols.exporter_errors import ignored_errors
 
@@ -34,6 +39,17 @@ class Counters(Protocol):
     ) -> tuple[object, bool]: ...
 
 
+class Guard(Protocol):
+    """The part of `zerocopy.audit.forbid.CopyGuard` that conversions call."""
+
+    over: int
+
+    def report(self, error: CopyRequiredError, nbytes: int, /) -> None: ...
+
+
+#: The guards of a thread or task, the innermost last. While one is entered, conversions are recorded.
+guards: ContextVar[tuple[Guard, ...]] = ContextVar("zerocopy_guards", default=())
+
 #: Set while conversions are recorded. Another thread can set it between two reads, so callers pass the value
 #: that they have tested.
 counters: Counters | None = None
@@ -47,9 +63,11 @@ functions: tuple[Callable[..., Plan], ...] = ()
 class Observed:
     """A conversion while it runs: its call and plan, and the bytes of its leaves."""
 
-    __slots__ = ("aliased", "call", "copied", "plan", "unchanged")
+    __slots__ = ("aliased", "call", "checked", "copied", "outer", "plan", "unchanged")
 
-    def __init__(self) -> None:
+    def __init__(self, outer: Observed | None = None) -> None:
+        self.outer = outer
+        self.checked = False  # whether guards have seen its plan
         self.call: object = None
         self.plan: Plan | None = None  # None for a container, whose leaves have plans
         self.aliased = self.copied = 0
@@ -82,11 +100,24 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
+@contextmanager
+def unrecorded() -> Iterator[None]:
+    """Neither record nor guard the conversions of a block: zerocopy makes them, not the program."""
+    outer, _thread.running = _thread.running, Observed()
+    token = guards.set(())
+    try:
+        yield
+    finally:
+        _thread.running = outer
+        guards.reset(token)
+
+
 def observe(
     active: Counters, convert: Callable[..., object], obj: object, to: object, passed: Mapping[str, object]
 ) -> object:
     """Return ``convert(obj, to, passed, observed)``, the slow path, and record it to `active`."""
-    outer, observed = _thread.running, Observed()
+    outer = _thread.running
+    observed = Observed(outer)
     _thread.running, start = observed, time.perf_counter_ns()
     try:
         try:
@@ -134,6 +165,47 @@ def _text_of(error: BaseException) -> str:
     return ""
 
 
+# -- guards ------------------------------------------------------------------------
+
+_REQUESTED = "copy=True was passed", "leave out copy=True", "copy-requested"
+_UNKNOWN = "no reason is known", "", "copy-required"
+
+
+def check_guards(plan: Plan, call: Call, observed: Observed) -> None:
+    """Let the guards of this context report a plan that copies more than they allow, before it runs.
+
+    The bytes are those of the outermost call so far: of the leaves of a container that were converted before.
+    """
+    observed.checked = True
+    total, outer = plan.copied_bytes, observed.outer
+    while outer is not None:
+        if outer.checked:
+            return  # a part of a plan that was checked whole
+        total, outer = total + outer.copied, outer.outer
+    active = guards.get() if plan.copied_bytes else ()
+    for guard in dict.fromkeys(reversed(active)):  # the innermost first, and once if it is entered twice
+        if total > guard.over:
+            guard.report(_forbidden(plan, call, total, guard.over), total)
+
+
+def _forbidden(plan: Plan, call: Call, total: int, over: int) -> CopyRequiredError:
+    """Return the error for a plan, with the calls that avoid its copies."""
+    from zerocopy._engine.fixes import compose_calls  # here, because only errors need it
+
+    is_requested = call.options.get("copy") is True  # the plan can have other reasons too
+    main = _REQUESTED if is_requested else main_reason(plan) or _UNKNOWN
+    in_all = f" ({total:,} in all)" if total > plan.copied_bytes else ""
+    why = f"it copies {plan.copied_bytes:,} bytes{in_all}, and forbid_copies allows {over:,}: {main[0]}"
+    error = CopyRequiredError(str(call), why, main[1], code=main[2])
+    parts = {} if is_requested else {"()": plan} if plan.reasons else plan.leaves
+    for path, part in parts.items():
+        with ignored_errors():  # a label without a literal
+            label = tuple(literal_eval(path))
+            error.obstacles += [(label, reason) for reason in part.reasons if part.copied_bytes]
+    compose_calls(error, call)
+    return error
+
+
 # -- reasons -----------------------------------------------------------------------
 
 
@@ -153,14 +225,14 @@ def _sample(
             plan = resolve_fixes(observed.plan, observed.call)
         else:
             plan = explain(obj, to, **options)
-        reason = _main_reason(plan)
+        reason = main_reason(plan)
         if reason is not None:
             reasons[key] = reason
         elif (slow := _slow_alias(plan)) is not None:
             reasons.setdefault(key, (slow.why, slow.remedy, slow.code))
 
 
-def _main_reason(plan: Plan, place: str = "x") -> tuple[str, str, str] | None:
+def main_reason(plan: Plan, place: str = "x") -> tuple[str, str, str] | None:
     """Return the reason of a plan, or that of the leaf with the most copied bytes, after its path.
 
     `place` is an expression for the object, which the fix names.
@@ -172,7 +244,7 @@ def _main_reason(plan: Plan, place: str = "x") -> tuple[str, str, str] | None:
     if not copied:
         return None
     path = max(copied, key=lambda path: copied[path].copied_bytes)
-    reason = _main_reason(copied[path], item(place, path))
+    reason = main_reason(copied[path], item(place, path))
     if reason is None or not path:
         return reason
     others = f" and {len(copied) - 1} more" if len(copied) > 1 else ""

@@ -7,6 +7,7 @@ from types import FrameType
 from typing import Any
 
 from zerocopy import forks
+from zerocopy._engine.recording import unrecorded
 from zerocopy.audit.call_text import texts
 from zerocopy.audit.check import AVOIDABLE, Verdict, check
 from zerocopy.audit.hook import CopyCall
@@ -108,6 +109,9 @@ class _Place:
 class Recorder:
     """Listener of the wrappers that adds up the copies of each line."""
 
+    #: Whether `check` can raise an error; other listeners then have the call first.
+    raises = False
+
     def __init__(self, min_bytes: int) -> None:
         self.min_bytes = min_bytes
         self._places: dict[tuple[int, ...], _Place] = {}
@@ -152,7 +156,8 @@ class Recorder:
         if isinstance(known, int) and known < self.min_bytes:
             return None
         try:
-            verdict = check(call, source, result, options)
+            with unrecorded():
+                verdict = check(call, source, result, options)
         except BaseException as error:  # tracers and other objects without memory raise errors of any type
             if not is_error(error):
                 raise

@@ -15,6 +15,8 @@ from typing import Any
 from zerocopy import forks, registry
 from zerocopy.audit.hook import AuditHook, CopyCall
 from zerocopy.audit.recorder import Recorder
+from zerocopy.errors import ZeroCopyError
+from zerocopy.errors.tracebacks import shorten
 from zerocopy.framework import Framework, hook_of
 from zerocopy.interpreter import imports
 
@@ -71,8 +73,12 @@ class Wrapper:
             seconds = time.perf_counter() - start
             source = self._call.source(args, options)
             produced = args[0] if self._call.form == "constructor" else result
-            for listener in listeners:
-                listener.check(key, self._call, frame, source, produced, (options, seconds))
+            try:
+                for listener in listeners:
+                    listener.check(key, self._call, frame, source, produced, (options, seconds))
+            except ZeroCopyError as error:  # of a guard: its traceback ends at the caller's line
+                shorten(error)
+                raise
             return result
         finally:
             _BUSY.now = False
@@ -199,7 +205,7 @@ def add(listener: Recorder) -> None:
     registry.known()  # outside the lock: it imports the modules of plugins
     with _lock:
         others = LISTENERS
-        LISTENERS = (*others, listener)
+        LISTENERS = tuple(sorted((listener, *others), key=lambda each: each.raises))
         if not others:
             try:
                 _patches.install()

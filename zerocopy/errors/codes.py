@@ -30,6 +30,7 @@ AREAS: dict[str, dict[str, str]] = {
         "dropped-rows": "rows with nulls are left out",
         "compressed": "the values are compressed in their file",
         "computed-mask": "the mask is computed from the values",
+        "call-copies": "a framework's own call copied, in a block of `forbid_copies`",
         "exporter-copies": "the source exports a copy of its memory",
         "imports-by-copy": "the framework copies the host memory that it imports",
         "invalid-booleans": "booleans have bytes other than 0 and 1",

@@ -18,7 +18,7 @@ def warn(text: str, category: type[Warning] = RuntimeWarning, *, raises: bool = 
     A fixed ``stacklevel`` becomes wrong if a function in between is wrapped or gets another caller. With
     ``raises=False``, a warning that a filter turns into an error is printed: the caller must not fail.
     """
-    frame = _users_frame(sys._getframe(1))
+    frame = users_frame(sys._getframe(1))
     names = frame.f_globals
     registry = names.setdefault("__warningregistry__", {})
     try:
@@ -32,7 +32,7 @@ def warn(text: str, category: type[Warning] = RuntimeWarning, *, raises: bool = 
         print(f"zerocopy: {warning}", file=sys.stderr)
 
 
-def _users_frame(caller: FrameType) -> FrameType:
+def users_frame(caller: FrameType) -> FrameType:
     """Return the first frame outside of zerocopy; the caller's if there is none, as in zerocopy's threads."""
     frame: FrameType | None = caller
     while frame is not None and _is_between(frame):

@@ -1,8 +1,17 @@
-"""The plugin for pytest: options of ``pytest --pyargs zerocopy.testing``. Each pytest run imports it."""
+"""The plugin for pytest: the mark ``zero_copy``, ``--copies``, and options of `zerocopy.testing`.
+
+Each pytest run imports it; it imports NumPy only for a test with the mark, or with ``--copies``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
+
+#: The key of the rows in the output of a worker of pytest-xdist.
+_KEY = "zerocopy_copies"
 
 
 def pytest_addoption(parser: Any) -> None:
@@ -10,3 +19,62 @@ def pytest_addoption(parser: Any) -> None:
     group.addoption("--producer", metavar="MODULE:NAME", help="a function that returns a new array or table")
     group.addoption("--consumer", metavar="MODULE:NAME", help="a function that imports an array or a table")
     group.addoption("--allow", metavar="FILE", help="a TOML or JSON file of cases with reasons, left out")
+    group = parser.getgroup("zerocopy copies", "copies by zerocopy")
+    group.addoption("--copies", action="store_true", help="list the lines that copy, by bytes, with fixes")
+
+
+def pytest_configure(config: Any) -> None:
+    text = "zero_copy(max_bytes=0, also=()): fail at a line that copies more, see zerocopy.forbid_copies"
+    config.addinivalue_line("markers", text)
+    if config.getoption("copies"):
+        config.pluginmanager.register(_Copies(config))
+
+
+@pytest.hookimpl(hookwrapper=True)  # wrapper=True needs pytest 8
+def pytest_runtest_call(item: Any) -> Iterator[None]:
+    mark = item.get_closest_marker("zero_copy")
+    if mark is None:
+        yield
+    else:  # the fixtures may copy
+        with _guard(*mark.args, **mark.kwargs):
+            yield
+
+
+def _guard(max_bytes: int | str = 0, also: Any = ()) -> Any:
+    from zerocopy.audit.forbid import forbid_copies
+
+    return forbid_copies(max_bytes, also=also)
+
+
+class _Copies:
+    """The conversions of a run that copied; the controller of pytest-xdist adds up those of its workers."""
+
+    def __init__(self, config: Any) -> None:
+        from zerocopy.monitor.recorder import Recorder
+
+        self._output = getattr(config, "workeroutput", {})
+        self._records: list[Any] = []
+        self._recorder = Recorder()
+        self._recorder.start()
+
+    def pytest_sessionfinish(self) -> None:
+        from zerocopy.monitor.conversion import as_dict
+
+        self._recorder.stop()
+        self._output[_KEY] = [as_dict(row) for row in self._recorder.rows() if row.copied_bytes]
+        self._records.append({"conversions": self._output[_KEY]})
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        output = getattr(node, "workeroutput", {})  # a worker that crashed has none
+        self._records.append({"conversions": output.get(_KEY, [])})
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        from zerocopy.monitor.conversion import merged_rows
+        from zerocopy.monitor.report import summary, text_table
+
+        rows = merged_rows(self._records)
+        terminalreporter.section("copies")
+        terminalreporter.write_line(summary(rows) if rows else "No conversion copied.")
+        for line in text_table(rows).replace(": see .rows", "").splitlines():
+            terminalreporter.write_line(line)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         converter as converter,
         errors as errors,
         explain as explain,
+        forbid_copies as forbid_copies,
         is_array as is_array,
         is_column as is_column,
         is_table as is_table,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 _NAMES = (
     "CopyRequiredError DeviceError Framework FrameworkNotInstalledError Kind LossyConversionError Plan "
     "Reason StridedView UnsupportedConversionError ZeroCopyError accepts convert converter errors explain "
-    "is_array is_column is_table kind shares_memory view"
+    "forbid_copies is_array is_column is_table kind shares_memory view"
 )
 
 if not TYPE_CHECKING:  # with it, a type checker accepts any name

@@ -268,7 +268,9 @@ class Weights(Mapping[str, ResultT]):
             tensor = self.tensors[name]
             path = tensor.file
             if isinstance(error, CopyRequiredError):
-                remedy = f"zc.open_weights({path!r}, to={self.to!r}) copies where a copy is needed"
+                remedy = error.remedy  # of `forbid_copies`
+                if options.get("copy") is False:
+                    remedy = f"zc.open_weights({path!r}, to={self.to!r}) copies where a copy is needed"
                 if path.endswith(_ALIGNED) and tensor.offset % ALIGNMENT:
                     remedy = f"{_align(tensor)}; or {remedy}"
                 error.with_context(remedy=remedy)

@@ -1,0 +1,414 @@
+"""``forbid_copies``: each planted copy is found at its line, before it is made, and no alias is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.arrays import bits, sample
+from helpers.audit_programs import AVOIDABLE, NOT_AVOIDABLE, run_code
+from helpers.tiers import sampled
+
+import zerocopy as zc
+from zerocopy import registry
+from zerocopy._engine import recording
+from zerocopy.audit import audit, wrapper
+
+ALSO = ("numpy", "torch", "jax", "tensorflow", "pandas", "polars", "pyarrow")
+X = np.arange(1024.0)
+REVERSED = X[::-1]
+
+
+def refusal(call: Callable[[], object], over: int = 0, **options: Any) -> zc.CopyRequiredError | None:
+    """Return the error of a guarded call; None if it is allowed, or raises another error."""
+    with suppress(zc.ZeroCopyError):
+        try:
+            with zc.forbid_copies(over, **options):
+                call()
+        except zc.CopyRequiredError as error:
+            return error
+    return None
+
+
+def is_off() -> bool:
+    return not recording.guards.get() and recording.counters is None and not wrapper.LISTENERS
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    yield
+    assert is_off()
+
+
+# -- the sample package ----------------------------------------------------------------------
+
+
+def planted() -> Any:
+    for name in (*ALSO, "scipy"):
+        pytest.importorskip(name)
+    from helpers import planted_copies
+
+    return planted_copies
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_each_planted_copy_raises_at_its_line() -> None:
+    package = planted()
+    assert len(package.CASES) >= 40
+    for function, line in package.marked_lines():
+        objects = package.make()
+        with pytest.raises(zc.CopyRequiredError) as raised, zc.forbid_copies(also=ALSO):
+            function(objects)
+        frames = traceback.extract_tb(raised.tb)
+        own = [frame.lineno for frame in frames if Path(frame.filename) == Path(package.__file__)]
+        assert own == [line], (function.__name__, raised.value)
+        ours = {Path(frame.filename).name for frame in frames if "/zerocopy/" in frame.filename}
+        assert not ours or function in (package.accepts, package.bridge), function.__name__
+        assert "To fix: " in str(raised.value)
+        assert raised.value.code != "other", function.__name__
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_warnings_have_exactly_the_planted_lines() -> None:
+    package = planted()
+    objects = package.make()
+    # Torch calls the bridge's function: the first line outside of zerocopy is torch's.
+    marked = [(function, line) for function, line in package.marked_lines() if function is not package.bridge]
+    with warnings.catch_warnings(record=True) as caught, zc.forbid_copies(also=ALSO, action="warn"):
+        warnings.simplefilter("always", RuntimeWarning)
+        for function, _ in marked:
+            function(objects)
+    lines = [each.lineno for each in caught if each.category is RuntimeWarning]
+    assert lines == [line for _, line in marked]
+    assert {each.filename for each in caught if each.category is RuntimeWarning} == {package.__file__}
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_calls_that_the_audit_knows() -> None:
+    package = planted()
+    from helpers.audit_programs import argument, modules
+
+    del package
+    cases = [(code, kind, "avoidable", fix) for code, kind, fix in AVOIDABLE]
+    cases += [(code, kind, expected, "") for code, kind, expected in NOT_AVOIDABLE if expected]
+    for code, kind, expected, fix in cases:
+        if kind != "torch" and code in ("jnp.asarray(x)", "x.to_jax()"):
+            continue  # depends on JAX's version
+        names = {**modules(code), "x": argument(kind)}
+        error = refusal(lambda code=code, names=names: run_code(f"{code}\n", names), also=ALSO)
+        assert (error is None) == (expected == "alias"), code
+        if error is not None:
+            assert fix in error.remedy
+            assert (error.asked, error.code) == (code, "call-copies")
+
+
+# -- the plan --------------------------------------------------------------------------------
+
+OPTIONS: list[dict[str, Any]] = [{}, {"copy": True}, {"writable": True}, {"dtype": "float64"}]
+HOST = [
+    name
+    for name, info in registry.frameworks().items()
+    if info.installed and "cpu" in registry.by_name(name).device_kinds
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("to", HOST)
+def test_the_guard_raises_where_explain_copies_more(to: str) -> None:
+    forms = [sample("f4", (64,)), sample("f8", (8, 8)), sample("i8", (64,))[::-1], sample("?", (64,))]
+    for source, form, options in sampled(5, HOST, forms, OPTIONS, first=HOST.index(to)):
+        try:
+            x = zc.convert(form, source)
+            plan = zc.explain(x, to, **options)
+        except (zc.ZeroCopyError, RuntimeError, TypeError):
+            continue
+        before = bits(form)
+        for over in (0, plan.copied_bytes, max(plan.copied_bytes - 1, 0)):
+            error = refusal(lambda x=x, given=options: zc.convert(x, to, **given), over)
+            assert (error is not None) == (plan.copied_bytes > over), (source, to, form.dtype, options, over)
+            assert error is None or f"copies {plan.copied_bytes:,} bytes" in error.why
+        assert bits(form) == before
+
+
+class Exporter:
+    """A producer that counts its exports."""
+
+    def __init__(self) -> None:
+        self.exports = 0
+
+    def __dlpack__(self, **options: Any) -> Any:
+        self.exports += 1
+        assert self.exports == 1, "a producer with one capsule"
+        return REVERSED[::-1].__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+def test_error_comes_before_the_copy() -> None:
+    out = np.zeros(1024)
+    with pytest.raises(zc.CopyRequiredError, match="out= was passed"), zc.forbid_copies():
+        zc.convert(X, "numpy", out=out)
+    assert not out.any()
+    producer = Exporter()
+    with zc.forbid_copies():
+        assert zc.convert(producer, "numpy")[1] == 1
+    assert producer.exports == 1
+
+
+def test_text_of_the_error() -> None:
+    pytest.importorskip("torch")
+    with pytest.raises(zc.CopyRequiredError) as raised, zc.forbid_copies("1 KiB"):
+        zc.convert({"a": REVERSED}, "torch")
+    assert str(raised.value) == (
+        "convert(numpy.ndarray float64 (1024,), to='torch'): at ['a']: it copies 8,192 bytes, and "
+        "forbid_copies allows 1,024: torch does not support negative strides.\n  To fix: import numpy; "
+        "zc.convert(numpy.ascontiguousarray(x['a']), \"torch\") makes it row-major once; or "
+        "zc.forbid_copies(over=8192) allows it"
+    )
+    with pytest.raises(zc.CopyRequiredError, match="copy=True was passed") as raised, zc.forbid_copies():
+        zc.convert(X, "numpy", copy=True)
+    assert raised.value.code == "copy-requested"
+    assert "leave out copy=True" in raised.value.remedy
+
+
+def test_bytes_are_those_of_the_whole_call() -> None:
+    columns = dict.fromkeys("abcd", REVERSED)
+    for obj in (columns, list(columns.values())):
+        with pytest.raises(zc.CopyRequiredError), zc.forbid_copies(4 * X.nbytes - 1):
+            zc.convert(obj, "torch")
+        with zc.forbid_copies(4 * X.nbytes):
+            zc.convert(obj, "torch")
+
+
+def test_parts_and_leaves_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    with zc.forbid_copies(X.nbytes, action="log"):
+        zc.convert([REVERSED] * 3, "torch")
+    texts = [record.getMessage() for record in caplog.records]
+    assert [text.partition("bytes (")[2].partition(")")[0] for text in texts] == [
+        "16,384 in all",
+        "24,576 in all",
+    ]
+    sparse = pytest.importorskip("scipy.sparse")
+    with zc.forbid_copies(action="log"):
+        zc.convert(sparse.csr_array(np.eye(9)), "torch", copy=True)
+    assert len(caplog.records) == 3
+
+
+def test_other_errors_are_those_without_a_guard() -> None:
+    for call in (lambda: zc.convert("text", "numpy"), lambda: zc.convert(X, "numpy", dtype="what")):
+        with pytest.raises((zc.ZeroCopyError, TypeError)) as plain:
+            call()
+        with pytest.raises(type(plain.value)) as guarded, zc.forbid_copies():
+            call()
+        assert str(guarded.value) == str(plain.value)
+
+
+def test_weights(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    path = tmp_path / "m.safetensors"
+    zc.save({"a": X, "b": X.astype("f4")}, path)
+    weights = zc.open_weights(path, "torch", dtype="float32")
+    with zc.forbid_copies():
+        assert weights["b"].shape == (1024,)
+        with pytest.raises(zc.CopyRequiredError, match=r"open_weights.*copies 4,096 bytes") as raised:
+            weights["a"]
+        assert "copies where a copy is needed" not in raised.value.remedy
+
+
+# -- actions ----------------------------------------------------------------------------------
+
+
+def test_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "zerocopy"), zc.forbid_copies(action="log"):
+        assert zc.convert(REVERSED, "torch")[0] == 1023
+    (record,) = caplog.records
+    assert record.getMessage().startswith(f"{__file__}:")
+    assert "it copies 8,192 bytes" in record.getMessage()
+
+
+def test_a_warning_that_is_an_error_stops_the_copy() -> None:
+    with pytest.raises(RuntimeWarning, match="it copies"), zc.forbid_copies(action="warn"):
+        zc.convert(REVERSED, "torch")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"over": -1}, {"over": "1M"}, {"over": None}, {"also": "duckdb"}, {"action": "rase"}, {"also": [3]}],
+)
+def test_invalid_options(options: dict[str, Any]) -> None:
+    with pytest.raises(zc.ZeroCopyError):
+        zc.forbid_copies(**options)
+    with pytest.raises(zc.errors.UnknownFrameworkError):
+        zc.forbid_copies(also="troch")
+
+
+# -- contexts ---------------------------------------------------------------------------------
+
+
+def copies(call: Callable[[], object] = lambda: zc.convert(REVERSED, "torch")) -> bool:
+    """Whether a copy is allowed here."""
+    try:
+        call()
+    except zc.CopyRequiredError:
+        return False
+    return True
+
+
+def test_threads_have_guards_of_their_own() -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def guarded() -> list[bool]:
+        with zc.forbid_copies():
+            entered.set()
+            leave.wait(60)
+            return [copies(), copies(lambda: zc.convert(X, "torch"))]
+
+    with ThreadPoolExecutor(2) as pool:
+        other = pool.submit(guarded)
+        entered.wait(60)
+        assert copies()
+        assert pool.submit(copies).result()
+        with zc.forbid_copies():
+            assert pool.submit(copies).result(), "a thread of the pool has a context of its own"
+            assert not pool.submit(copy_context().run, copies).result()
+        leave.set()
+        assert other.result() == [False, True]
+
+
+def test_tasks_have_guards_of_their_own() -> None:
+    async def worker(over: int | None, barrier: asyncio.Barrier) -> bool:
+        if over is None:
+            await barrier.wait()
+            return copies()
+        with zc.forbid_copies(over):
+            await barrier.wait()
+            result = copies()
+            await barrier.wait()
+            return result
+
+    async def main() -> None:
+        barrier = asyncio.Barrier(3)
+        first, second = worker(0, barrier), worker(1 << 20, barrier)
+        third = asyncio.create_task(worker(None, barrier))
+        tasks = [asyncio.create_task(each) for each in (first, second)]
+        assert await third
+        await barrier.wait()
+        assert [await each for each in tasks] == [False, True]
+        with zc.forbid_copies():
+            later = asyncio.Event()
+
+            async def outlives() -> bool:
+                await later.wait()
+                return copies()
+
+            inner, outer = asyncio.create_task(asyncio.to_thread(copies)), asyncio.create_task(outlives())
+            assert not await inner, "to_thread copies the context"
+        with zc.forbid_copies(1 << 20):  # conversions are still recorded
+            later.set()
+            assert await outer, "the block has ended"
+        assert copies()
+
+    asyncio.run(main())
+
+
+def test_nested_guards_all_apply(caplog: pytest.LogCaptureFixture) -> None:
+    with zc.forbid_copies():
+        with zc.forbid_copies(1 << 20):
+            assert not copies()
+        assert not copies()
+    with zc.forbid_copies(1 << 20):
+        with zc.forbid_copies():
+            assert not copies()
+        assert copies()
+    with zc.forbid_copies(), zc.forbid_copies(action="log"):
+        assert not copies()
+    assert len(caplog.records) == 1, "the inner guard logs, then the outer one raises"
+
+
+def test_calls_of_frameworks_and_nested_guards(caplog: pytest.LogCaptureFixture) -> None:
+    torch = pytest.importorskip("torch")
+    call = lambda: torch.tensor(X)  # noqa: E731
+    with zc.forbid_copies(also="torch"), audit() as report, zc.forbid_copies(also="torch", action="log"):
+        assert not copies(call)
+        assert copies(lambda: np.array(X)), "of one framework"
+    assert len(caplog.records) == 1
+    assert len(report.rows) == 1
+    with zc.forbid_copies(also="torch"), zc.monitor.record() as recorded, ThreadPoolExecutor(1) as pool:
+        assert pool.submit(copies, call).result()
+        assert not copies(call)
+        assert copies(lambda: torch.as_tensor(X))
+    assert len(recorded) == 0, "the checks are not conversions of the program"
+
+
+def test_one_guard_is_entered_again() -> None:
+    guard = zc.forbid_copies(also="torch")
+    for _ in range(2):
+        with guard:
+            with guard:
+                assert not copies()
+            assert not copies()
+        assert copies()
+        assert is_off()
+
+
+def test_guards_of_generators() -> None:
+    def generator() -> Iterator[bool]:
+        with zc.forbid_copies():
+            yield copies()
+            yield copies()
+
+    first, second = generator(), generator()
+    assert not next(first)
+    assert not copies(), "a generator runs in the context of its caller"
+    assert not next(second)
+    first.close()
+    assert not copies()
+    second.close()
+    assert copies()
+    third = generator()
+    copy_context().run(next, third)
+    assert copies(), "it was entered in another context"
+    third.close()
+
+
+def test_exceptions_leave_no_guard() -> None:
+    with pytest.raises(KeyError), zc.forbid_copies(also=["torch"]):
+        raise KeyError
+    assert is_off()
+    assert copies()
+
+
+def test_recordings_and_guards() -> None:
+    with zc.monitor.record() as recorded:
+        with zc.forbid_copies():
+            assert not copies()
+            zc.convert(X, "torch")
+        copies()
+    rows = sorted(recorded, key=lambda row: row.refused_calls + 2 * row.copied_calls)
+    assert [(row.aliased_calls, row.refused_calls, row.copied_calls) for row in rows] == [
+        (1, 0, 0),
+        (0, 1, 1),
+    ]
+    assert recorded.totals.copied_bytes == X.nbytes
+
+
+def test_conversions_take_their_routes_again() -> None:
+    from zerocopy._engine import routes
+
+    with zc.forbid_copies():
+        zc.convert(X, "torch")
+        assert routes.routes_of("torch", {}).get(np.ndarray) is None
+    zc.convert(X, "torch")
+    assert routes.routes_of("torch", {}).get(np.ndarray) is not None
