@@ -13,9 +13,9 @@ NAMES = """
 Channel Column CopyRequiredError DType Device DeviceError Encoded Framework FrameworkInfo FrameworkName
 FrameworkNotInstalledError Kind LossyConversionError Masked Plan Pool Reason Shared Source StridedView
 Table UnsupportedConversionError Weights ZeroCopyError __version__ accepts aligned aligned_numpy
-aos_to_soa array_namespace bridge channel check_pairs convert converter decode empty errors explain
-forbid_copies frameworks install_pool installed_pool is_array is_column is_table kind loader monitor
-open_weights register save share shared shared_empty shares_memory soa_to_aos view
+aos_to_soa array_namespace bridge channel check_pairs convert converter dataset decode empty errors
+explain forbid_copies frameworks install_pool installed_pool is_array is_column is_table kind loader
+monitor open_weights register save share shared shared_empty shares_memory soa_to_aos view
 """
 ERRORS = """
 ChannelClosedError ChannelTimeoutError DeviceOptionError HandleAccessError HandleFormatError

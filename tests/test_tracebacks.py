@@ -119,6 +119,8 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "aligned_numpy": _refused_scope,
     "save": lambda: zc.save({"x": "text"}, "m.safetensors"),
     "open_weights": lambda: zc.open_weights("missing.safetensors"),
+    "dataset": lambda: zc.dataset(object(), "torch"),
+    "dataset rows": lambda: zc.dataset({"a": np.array([1.5, None], object)}, "torch"),
     "loader option": lambda: zc.loader({"a": np.arange(3)}, "torch", batch_size=0),
     "loader source": lambda: zc.loader(object(), "torch"),
     "loader batch": _next_batch,

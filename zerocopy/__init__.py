@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         kind as kind,
     )
     from zerocopy.layout.aos_to_soa import aos_to_soa as aos_to_soa
+    from zerocopy.loading.map_style import dataset as dataset
     from zerocopy.pairs.check import check_pairs as check_pairs
     from zerocopy.plan import Plan as Plan
     from zerocopy.pool.host.aligned_numpy import aligned_numpy as aligned_numpy
@@ -104,6 +105,7 @@ _NAMES = {
     "channels.create": "channel",
     "functions.bridge": "bridge",
     "loading.create": "loader",
+    "loading.map_style": "dataset",
     "weights.open_weights": "open_weights",
     "weights.mapping": "Weights",
     "weights.save": "save",

@@ -10,6 +10,7 @@ PAGE = "docs/training-frameworks.md"
 SECTIONS = blocks_by_section(ROOT / PAGE)
 PACKAGES = {
     "PyTorch": ("torch",),
+    "Hugging Face datasets": ("torch", "datasets"),
     "PyTorch Lightning": ("torch", "lightning"),
     "Hugging Face Trainer": ("torch", "transformers", "accelerate"),
     "Accelerate": ("torch", "accelerate"),

@@ -260,6 +260,24 @@ class Encoded(_Result):
         return printable(f"Encoded({', '.join(parts)})", "\n")
 
 
+@dataclass(slots=True, eq=False)
+class Together:
+    """Rows that a data set has read together, as the only sample of a batch."""
+
+    rows: object
+
+
+def first_row(tree: object) -> object:
+    """Return the elements of the columns of a batch of one row; text and lists stay columns of one row."""
+    if isinstance(tree, dict):
+        return {name: first_row(part) for name, part in tree.items()}
+    if isinstance(tree, Masked):
+        return masked(first_row(tree.values), tree.mask[0])
+    if isinstance(tree, Encoded):
+        return tree if tree.offsets is not None else replace(tree, values=first_row(tree.values))
+    return tree[0]  # type: ignore[index]
+
+
 def to_pylist(result: object) -> list[Any]:
     """Return the rows of a tensor, `Masked` or `Encoded` as Python objects; None where a mask is True."""
     if isinstance(result, (Masked, Encoded)):
@@ -275,12 +293,14 @@ def _words(codes: list[Any] | int | None, names: list[Any]) -> object:
     return None if codes is None or not 0 <= codes < len(names) else names[codes]
 
 
-def stack_results(columns: Sequence[Any], stack: Callable[[list[Any]], Any]) -> Masked | Encoded:
+def stack_results(columns: Sequence[Any], stack: Callable[[list[Any]], Any]) -> object:
     """Return one column with a further dimension, for functions that collate samples.
 
     ``stack(parts)`` stacks the numbers and the masks. The categories must be the same.
     """
     first = columns[0]
+    if isinstance(first, Together):
+        return first.rows
     if isinstance(first, Masked):
         if any(_kind(column) != _kind(first) for column in columns):
             raise _unequal(columns, "the samples are of different types", "return one type from the dataset")

@@ -89,12 +89,12 @@ class Torch(Framework):
     }
 
     def _import(self) -> ModuleType:
-        from zerocopy.tables.result import Encoded, Masked
+        from zerocopy.tables.result import Encoded, Masked, Together
 
         torch = super()._import()
         # Torch documents this mapping in `default_collate`, for types of samples that torch does not know.
         collate = sys.modules.get("torch.utils.data._utils.collate")
-        for cls in (Encoded, Masked):
+        for cls in (Encoded, Masked, Together):
             getattr(collate, "default_collate_fn_map", {}).setdefault(cls, _collate)
         return torch
 

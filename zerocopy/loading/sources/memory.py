@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import partial
@@ -36,27 +37,36 @@ from zerocopy.weights.file import WeightFile
 
 #: Most rows of a group, so that the first batch does not wait for the whole table.
 GROUP_ROWS = 1 << 17
+#: Rows of one read in another order: Arrow takes 16,384 rows of 8 columns in 6 ms.
+ORDERED_ROWS = 1 << 14
 
 
 class TableDataset(Dataset):
-    """The record batches of a ``pyarrow.Table``, in parts of at most 131,072 rows."""
+    """The record batches of a ``pyarrow.Table``, in parts of 131,072 rows; or its rows by indices."""
 
     in_memory = True
 
-    def __init__(self, table: Any, name: str) -> None:
+    def __init__(self, table: Any, name: str, order: Array | None = None) -> None:
         self.name = name
-        self._table = table
+        self.whole = table
+        self.order = order
         self.schema: Any = table.schema
         rows = [batch.num_rows for batch in table.to_batches(max_chunksize=GROUP_ROWS)]
+        if order is not None:
+            rows = [group.rows for group in groups_of(len(order), ORDERED_ROWS) if len(order)]
         self.groups: list[Group] = [Group(count, number=number) for number, count in enumerate(rows)]
         self._starts = [0, *accumulate(rows)]
 
     def read(self, index: int) -> Any:
-        """Return the rows of a group: an alias."""
-        return self._table.slice(self._starts[index], self.groups[index].rows)
+        """Return the rows of a group: an alias, unless they have an order."""
+        start, rows = self._starts[index], self.groups[index].rows
+        if self.order is None:
+            return self.whole.slice(start, rows)
+        return take_table(self.whole, self.order[start : start + rows])
 
     def fingerprint(self) -> str:
-        return table_digest(self._table)
+        rows, order = table_digest(self.whole), self.order
+        return rows if order is None else digest(rows, hashlib.sha256(order.tobytes()).hexdigest())
 
 
 class ArrayDataset(Dataset):
@@ -69,33 +79,32 @@ class ArrayDataset(Dataset):
 
     def __init__(self, arrays: Mapping[Hashable, Any], name: str) -> None:
         self.name = name
-        self._arrays = dict(arrays)
-        self._rows = len(next(iter(self._arrays.values()))) if self._arrays else 0
+        self.whole = dict(arrays)
+        self._rows = len(next(iter(self.whole.values()))) if self.whole else 0
         self.groups: list[Group] = groups_of(self._rows)
 
     def read(self, index: int) -> dict[Hashable, Any]:
         """Return the rows of a group: aliases."""
         start = index * GROUP_ROWS
-        rows: dict[Hashable, Any] = slice_rows(self._arrays, start, start + self.groups[index].rows)
+        rows: dict[Hashable, Any] = slice_rows(self.whole, start, start + self.groups[index].rows)
         return rows
 
     def as_tables(self) -> Dataset:
         """Return the arrays as the columns of one Arrow table."""
-        table = convert({str(label): x for label, x in self._arrays.items()}, "pyarrow")
+        table = convert({str(label): x for label, x in self.whole.items()}, "pyarrow")
         return TableDataset(without_nan(table, map(str, self.missing)), self.name)
 
     def fingerprint(self) -> str:
         places = sampled(self._rows)
         return digest(
             self._rows,
-            [(name, str(array.dtype), array.shape[1:]) for name, array in self._arrays.items()],
-            [array[places].tobytes() for array in self._arrays.values()],
+            [(name, str(array.dtype), array.shape[1:]) for name, array in self.whole.items()],
+            [array[places].tobytes() for array in self.whole.values()],
         )
 
 
-def groups_of(rows: int, most: int = 0) -> list[Group]:
+def groups_of(rows: int, most: int = GROUP_ROWS) -> list[Group]:
     """Return groups of at most `most` rows, or of 131,072: at least one."""
-    most = most or GROUP_ROWS
     starts = range(0, max(rows, 1), most)
     return [Group(min(most, rows - start), number=number) for number, start in enumerate(starts)]
 

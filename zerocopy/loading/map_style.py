@@ -1,0 +1,130 @@
+"""The public ``dataset``: rows by their numbers, for a ``DataLoader`` of torch and its samplers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from zerocopy._engine.call_text import rewrite
+from zerocopy._engine.options import Target
+from zerocopy._engine.target import resolve
+from zerocopy.errors import OptionError, ReadError, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors.invalid_option import unknown_option
+from zerocopy.errors.tracebacks import public
+from zerocopy.framework import while_forks_wait
+from zerocopy.loading.batch_plan import plan_batches
+from zerocopy.loading.dataset import Dataset
+from zerocopy.loading.dictionaries import encode_source
+from zerocopy.loading.options import LoaderOptions, in_terms_of_loader
+from zerocopy.loading.sources.opening import open_source
+from zerocopy.source import Array
+from zerocopy.tables.result import Together, first_row
+
+_OPTIONS = re.findall(r"\w+", "columns nulls encode layout lists pad_value max_length dtype device schema")
+
+
+@public
+def dataset(source: Any, to: Target, **options: Any) -> MapDataset:
+    """Return the rows of a table, files or arrays by their numbers, for a ``DataLoader`` of torch.
+
+    Parameters
+    ----------
+    source : path, table or mapping
+        As for :func:`zerocopy.loader`, but not a stream. Parquet files are read into memory.
+    to : str, module or type
+        A framework of tensors, as in :func:`zerocopy.convert`.
+    **options
+        `columns`, `nulls`, `encode`, `layout`, `lists`, `pad_value`, `max_length`, `dtype`, `device` and
+        `schema` of :func:`zerocopy.loader`; not ``nulls="drop"``.
+
+    Returns
+    -------
+    MapDataset
+        ``data[3]`` is a row, a dict of elements; ``data[:8]`` and ``data[[5, 0]]`` are batches of rows.
+
+    Raises
+    ------
+    ZeroCopyError
+        As :func:`zerocopy.loader`; also if `source` is a stream, and for nulls when rows are read.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> zc.dataset({"x": np.arange(4.0)}, to="numpy")[[2, 0]]
+    {'x': array([2., 0.])}
+    """
+    for name in options:
+        if name not in _OPTIONS:
+            raise TypeError(unknown_option("dataset", name, _OPTIONS))
+    with _in_terms_of_dataset(None):
+        checked = LoaderOptions(resolve(to).name, **options)
+    return while_forks_wait(partial(MapDataset, source, checked))  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _in_terms_of_dataset(options: LoaderOptions | None) -> Iterator[None]:
+    try:
+        yield
+    except ZeroCopyError as error:
+        if options is not None:
+            in_terms_of_loader(error, options)
+        rewrite(error, lambda code: re.sub(r"(?<!in )zc\.loader\(", "zc.dataset(", code))
+        error.with_context(asked=error.asked.replace("loader(", "dataset(", 1))
+        raise
+
+
+class MapDataset:
+    """Rows by their numbers; returned by :func:`zerocopy.dataset`. A pickle opens the source again."""
+
+    def __init__(self, source: Any, options: LoaderOptions, digest: str = "") -> None:
+        self._given, self._options = source, options
+        with _in_terms_of_dataset(options):
+            if resolve(options.to).kind == "table" or options.drops_rows:
+                why = "it has tensors of all rows, by their numbers"
+                raise OptionError("dataset(...)", why, 'pass other options: to="numpy", nulls="mask"')
+            opened = encode_source(open_source(source, options), options)
+            if not isinstance(opened, Dataset):
+                why = f"the rows of {opened.name} are read in sequence, and have no numbers"
+                fix = "pass a table of them; or iterate over zc.loader(source, ...)"
+                raise UnsupportedConversionError("dataset(...)", why, fix, code="not-a-source")
+            self._digest: str = opened.fingerprint()
+            if digest not in ("", self._digest):
+                raise ReadError(opened.name, "it has changed", "make the data set again", code="changed-file")
+            self._plan = plan_batches(opened.empty(), options)
+            self._plan.copies = None  # which only an iterator of a loader waits for
+            self._count = sum(group.rows for group in opened.groups)
+            self._gather: Callable[[Array], Any] = opened.gatherer()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MapDataset, (self._given, self._options, self._digest)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @public
+    def __getitem__(self, index: Any) -> Any:
+        """Return a row for an int, and a batch for a slice or a sequence of ints."""
+        if isinstance(index, slice):
+            return self._batch(np.arange(*index.indices(self._count)))
+        rows = np.asarray(index)
+        if rows.ndim > 1 or (rows.dtype.kind not in "iu" and rows.size):
+            raise TypeError(f"dataset[...]: an index is an int, a slice or a sequence of ints: {index!r}")
+        rows = np.where(rows < 0, rows + self._count, rows).astype(np.int64)
+        if np.any((rows < 0) | (rows >= self._count)):
+            raise IndexError(f"dataset[...]: it has {self._count:,} rows, and not all of {index!r}")
+        return self._batch(rows) if rows.ndim else first_row(self._batch(rows.reshape(1)))
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Together]:
+        """Return a batch for the ``DataLoader``, whose ``default_collate`` returns its `rows`."""
+        return [Together(self[indices])]
+
+    def _batch(self, rows: Array) -> Any:
+        with _in_terms_of_dataset(self._options):
+            content = self._gather(rows)
+            plan = self._plan.of_rows(content)
+            return plan.to_target(content) if plan.is_matrix else plan.from_rows(plan.prepared(content))
