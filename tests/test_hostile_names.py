@@ -20,6 +20,7 @@ from zerocopy.formatting import printable
 from zerocopy.monitor.conversion import ConversionRow
 from zerocopy.monitor.report import Snapshot, html_table, text_table
 from zerocopy.monitor.sample import Sample
+from zerocopy.monitor.writes import Write
 
 #: An escape sequence that clears the screen, BEL, CSI as one byte, CR, bidirectional marks, a lone surrogate.
 HOSTILE = "a\x1b[2J\x07\x9b\r\u202e\u2066\u2028\udc80b"
@@ -186,6 +187,8 @@ def representations() -> Iterator[tuple[str, Callable[[], str]]]:
     )
     yield "loading/loader.py Loader", loader
     yield "loading/dataset.py Group", lambda: str(Group(1, HOSTILE))
+    write = Write(HOSTILE, 1, HOSTILE, HOSTILE, HOSTILE, 8, HOSTILE, ((0, 8),), ((0, 1),))
+    yield "monitor/writes.py Write", lambda: str(write)
     info = FrameworkInfo(HOSTILE, "tensor", True, HOSTILE, (HOSTILE,), HOSTILE)
     yield "registry.py Frameworks", lambda: repr(Frameworks({HOSTILE: info}))
 
@@ -223,6 +226,7 @@ WITHOUT_NAMES = {
     "loading/stats.py LoaderStats",
     "monitor/holders.py Holders",
     "monitor/report.py Snapshot",
+    "monitor/report.py Recording",
     "monitor/report.py ConversionReport",
     "monitor/run_directory.py FileName",
     "plan.py Plan",

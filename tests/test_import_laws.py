@@ -132,6 +132,7 @@ LAYERS: dict[str, set[str]] = {
         "describe",
         "forks",
         "framework",
+        "handover",
         "loading",
         "pool",
         "protocols",

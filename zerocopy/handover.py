@@ -32,6 +32,8 @@ _WRITABLE_REQUESTED = Reason(
     code="writable-requested",
     fixes=[Fix(options={"writable": None}, effect="aliases: do not write to the result")],
 )
+#: The `zerocopy.monitor.writes.Watcher`s of recordings that look for writes to immutable memory.
+watchers: list[Any] = []
 
 
 def plan(source: Source, request: Request) -> Plan:
@@ -171,6 +173,9 @@ def _from_host(
         if request.writable is False and array.flags.writeable:
             array = array.view()
             array.flags.writeable = False
+        if watchers and not reasons and source.view.readonly and target.mutable:
+            for watcher in watchers.copy():
+                array = watcher.alias(array, source, target.name)
         return target.from_host(array, dtype, device, request.stream)
 
     if not reasons:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from zerocopy import registry
+from zerocopy import handover, registry
 from zerocopy._engine.planner import Call
 from zerocopy._engine.target import resolve, text
 from zerocopy.errors import CopyRequiredError, Reason, ZeroCopyError
@@ -132,6 +132,8 @@ def observe(
             outer.add(observed)
         else:
             _record(active, obj, to, passed, observed, elapsed)
+            for watcher in handover.watchers.copy():
+                watcher.name(result)
     finally:
         _thread.running = outer
     return result

@@ -12,7 +12,8 @@ from zerocopy.audit import wrapper
 from zerocopy.audit.check import ALIAS, AVOIDABLE, NEEDED
 from zerocopy.audit.recorder import SAMPLED, AuditRow, Recorder
 from zerocopy.formatting import format_bytes, format_count, format_seconds, printable
-from zerocopy.monitor.report import Report, aligned, short_path, width_of_terminal
+from zerocopy.monitor.conversion import short_path
+from zerocopy.monitor.report import Report, aligned, width_of_terminal
 
 _NOTE = (
     "The result of a fix is an alias: writes to it change the source, or are refused. Pass copy=True if the "

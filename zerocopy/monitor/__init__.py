@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         start as start,
         stop as stop,
     )
+    from zerocopy.monitor.writes import Write as Write
 
 if not TYPE_CHECKING:  # with it, a type checker accepts any name
     __getattr__, __dir__, __all__ = _lazy_names(
@@ -34,5 +35,6 @@ if not TYPE_CHECKING:  # with it, a type checker accepts any name
             "report": "record Recording Snapshot",
             "session": "start snapshot stop Session",
             "conversion": "ConversionRow",
+            "writes": "Write",
         },
     )

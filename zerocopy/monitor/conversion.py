@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
@@ -125,6 +126,12 @@ def as_dict(row: ConversionRow) -> dict[str, Any]:
 def rows_of(records: Iterable[ProcessRecord]) -> list[ConversionRow]:
     """Return the rows of all processes."""
     return [ConversionRow(**row) for record in records for row in record["conversions"]]
+
+
+def short_path(file: str) -> str:
+    """Return the last two parts of a path, or the path from the working directory if that is shorter."""
+    parts = file.replace(os.sep, "/").split("/")
+    return file if len(parts) <= 2 else "/".join(parts[-2:])
 
 
 # -- order ---------------------------------------------------------------------------

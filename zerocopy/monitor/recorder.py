@@ -64,7 +64,7 @@ class Counters:
         self, pair: tuple[str, str], kind: int, aliased: int, copied: int, unmeasured: bool, nanoseconds: int
     ) -> tuple[_Key, bool]:
         """Add a call; return its key in `reasons`, and whether to sample the reason."""
-        code, instruction = _site() if self.has_sites else (None, -1)
+        code, instruction = site() if self.has_sites else (None, -1)
         call = *_ONE_CALL[kind], aliased, copied, int(unmeasured), nanoseconds * self.has_sites
         with self._lock:
             if pair not in self._pairs:
@@ -87,7 +87,7 @@ class Counters:
             return self._totals.copy()
 
 
-def _site() -> tuple[CodeType | None, int]:
+def site() -> tuple[CodeType | None, int]:
     """Return the first frame outside of zerocopy, or the last one in it with the instruction -1."""
     frame: FrameType | None = sys._getframe(1)
     own = None

@@ -5,12 +5,11 @@ A report has rows of one dataclass. It is shown as plain text, as HTML in notebo
 
 from __future__ import annotations
 
-import os
 import shutil
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields
-from typing import Any, ClassVar
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from zerocopy.errors import MonitorStateError
 from zerocopy.formatting import format_bytes, format_count, format_seconds, printable
@@ -21,10 +20,14 @@ from zerocopy.monitor.conversion import (
     ConversionRow,
     as_dict,
     check_order,
+    short_path,
     sort,
     sum_rows,
 )
 from zerocopy.monitor.sample import ProcessRecord
+
+if TYPE_CHECKING:
+    from zerocopy.monitor.writes import Write
 
 #: The most rows of the text; `rows` has all of them.
 _MOST = 30
@@ -131,7 +134,7 @@ def new_recorder(sites: bool) -> Any:
     return Recorder(sites=sites)
 
 
-def record(sites: bool = True, order: str = "bytes") -> Recording:
+def record(sites: bool = True, order: str = "bytes", writes: bool = False) -> Recording:
     """Record the conversions of a block of code, in all threads of this process.
 
     Parameters
@@ -141,6 +144,10 @@ def record(sites: bool = True, order: str = "bytes") -> Recording:
     order : {"bytes", "time"}
         The order of the rows: most copied bytes first, or the longest time first. The attribute `order` of
         the result changes it.
+    writes : bool, default False
+        Find writes to immutable memory, such as pandas columns, through its aliases: `Recording.writes`. It
+        is read at the conversion, at the release of the alias and at the end of the block. A write to memory
+        of :func:`zerocopy.share` ends the process by SIGSEGV, after a traceback.
 
     Returns
     -------
@@ -156,7 +163,7 @@ def record(sites: bool = True, order: str = "bytes") -> Recording:
     (1, 24)
     """
     recording = Recording(sites)
-    recording.order = order
+    recording.order, recording._watches = order, writes
     return recording
 
 
@@ -171,6 +178,9 @@ class Recording(ConversionReport):
     >>> print(r)
     no conversions
     """
+
+    _watches = False
+    _watcher: Any = None
 
     def __init__(self, sites: bool = True, *, recorder: Callable[[bool], Any] = new_recorder) -> None:
         self._sites, self._new_recorder = sites, recorder
@@ -188,6 +198,10 @@ class Recording(ConversionReport):
         recorder = self._new_recorder(self._sites)
         recorder.start()
         self._recorder = recorder
+        if self._watches:
+            from zerocopy.monitor.writes import Watcher  # it loads the engine too
+
+            self._watcher = Watcher()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -195,6 +209,16 @@ class Recording(ConversionReport):
         if recorder is not None:
             recorder.stop()
             self._rows, self._recorder = recorder.rows(), None
+            if self._watcher is not None:
+                self._watcher.stop()
+
+    @property
+    def writes(self) -> list[Write]:
+        """The writes to immutable memory until now, with ``record(writes=True)``."""
+        return [] if self._watcher is None else self._watcher.writes()
+
+    def __str__(self) -> str:
+        return "\n\n".join([super().__str__(), *map(str, self.writes)])
 
     def _unsorted(self) -> Sequence[ConversionRow]:
         recorder = self._recorder
@@ -205,7 +229,8 @@ class Recording(ConversionReport):
         rows = self.rows
         sums = sum_rows(rows)
         totals = {name: getattr(sums, name) for name in SUMMED}
-        return {"totals": totals, "rows": list(map(as_dict, rows))}
+        lists = {"rows": list(map(as_dict, rows)), "writes": list(map(asdict, self.writes))}
+        return {"totals": totals, **lists}
 
 
 class Snapshot(ConversionReport):
@@ -331,12 +356,6 @@ def count_cells(row: ConversionRow) -> tuple[str, str, str, str]:
         known = format_bytes(count) if count or not row.unmeasured_calls else ""
         sizes.append(known + ("+?" if known else "?") * bool(row.unmeasured_calls))
     return f"{row.calls:,}", sizes[0], sizes[1], seconds
-
-
-def short_path(file: str) -> str:
-    """Return the last two parts of a path, or the path from the working directory if that is shorter."""
-    parts = file.replace(os.sep, "/").split("/")
-    return file if len(parts) <= 2 else "/".join(parts[-2:])
 
 
 def width_of_terminal(width: int | None = None) -> int:

@@ -322,6 +322,10 @@ def _start(value: str) -> None:
         warn(f"{VARIABLE}={value!r} is not valid, and nothing is recorded. {fix}", raises=False)
         return
     start().from_environment = True  # `start` returns the same session
+    if os.environ.get("ZEROCOPY_MONITOR_WRITES") == "1":
+        from zerocopy.monitor.writes import Watcher
+
+        Watcher()  # it reports at the end of the process
     if command is not None:
         os.environ[VARIABLE] = "1"  # children are recorded, and start no further readers
         start_reader(command)

@@ -94,6 +94,7 @@ Examples:
     default=None,
     help="Whether the page stays after the program has ended. Default: in a terminal.",
 )
+@click.option("--writes", is_flag=True, help="Report writes to immutable memory by a program.")
 @click.option("--holders", is_flag=True, help="List the processes that have a GPU open.")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM [ARGS]...]")
 def monitor(**values: Any) -> None:
@@ -158,6 +159,7 @@ def problem(options: SimpleNamespace) -> str:
             options.program and options.pid is not None,
             "--pid cannot be combined with a program: the program and its descendants are shown",
         ),
+        (options.writes and not options.program, "--writes needs a program"),
         (options.address != "127.0.0.1" and not serves, "--address needs --serve"),
         (
             options.keep is not None and not (options.program and serves),

@@ -47,7 +47,7 @@ def run_program(options: SimpleNamespace) -> int:
     """Run the program with the files and the page, print the report, and return the program's exit code."""
     folder = contextlib.nullcontext(options.directory) if options.directory else private_directory()
     with folder as directory:
-        program = Program(options.program, str(directory))
+        program = Program(options.program, str(directory), options.writes)
         observer = Observer(directory, shown=_SHOWN, order=options.order)
         is_served = options.serve is not None
         with open_outputs(options) as outputs, contextlib.ExitStack() as stack:
@@ -161,9 +161,10 @@ def _is_for_group(received: Any) -> bool:
 class Program:
     """A program that runs under the monitor: arguments as after ``python``, or a command."""
 
-    def __init__(self, arguments: Sequence[str], directory: str) -> None:
+    def __init__(self, arguments: Sequence[str], directory: str, writes: bool = False) -> None:
         self._command = command_of(arguments)
-        self._environment = {**os.environ, "ZEROCOPY_MONITOR": "1", VARIABLE: directory}
+        more = {"ZEROCOPY_MONITOR_WRITES": "1"} if writes else {}
+        self._environment = {**os.environ, "ZEROCOPY_MONITOR": "1", VARIABLE: directory, **more}
         # nohup and shells ignore signals for a program in the background; it inherits that.
         self._signals = [number for number in _FORWARDED if signal.getsignal(number) != signal.SIG_IGN]
         self._noted: list[int] = []

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from zerocopy.formatting import format_bytes, format_seconds
-from zerocopy.monitor.conversion import ConversionRow, rows_of, sort
+from zerocopy.monitor.conversion import ConversionRow, rows_of, short_path, sort
 from zerocopy.monitor.figures import SERIES, Series, running
 from zerocopy.monitor.memory_split import PARTS, MemorySplit, memory_split
-from zerocopy.monitor.report import count_cells, short_path, summary
+from zerocopy.monitor.report import count_cells, summary
 from zerocopy.monitor.sample import Card, LoaderRecord, ProcessRecord, Sample
 from zerocopy.monitor.web.parts import (
     GRAY,
