@@ -18,7 +18,7 @@ PROTOCOLS = ["dlpack", "dlpack_c_exchange_api", "arrow_c_array", "arrow_c_stream
 PROTOCOLS += ["array_interface", "cuda_array_interface", "buffer"]
 
 #: Modules that register cases, by the side that they check.
-MODULES: dict[str, list[str]] = {"producer": ["dlpack"], "consumer": []}
+MODULES: dict[str, list[str]] = {"producer": ["dlpack"], "consumer": ["consumer"]}
 
 CASES: dict[str, Case] = {}
 
@@ -35,7 +35,7 @@ class Case(NamedTuple):
 
 
 class Violation(AssertionError):
-    """The target breaks a standard."""
+    """The target breaks a standard: a text, and a severity if it is not that of the case."""
 
 
 class Skip(Exception):

@@ -57,6 +57,48 @@ def check_producer(
     return check("producer", make, protocols, allow, timeout)
 
 
+def check_consumer(
+    consume: str | Callable[[Any], Any],
+    protocols: Iterable[str] | None = None,
+    *,
+    read: str | Callable[[Any], Any] | None = None,
+    allow: Mapping[str, str] | None = None,
+    timeout: float = 60.0,
+) -> Report:
+    """Check how a function such as ``from_dlpack`` reads what producers export, and refuses what is wrong.
+
+    Parameters
+    ----------
+    consume : str or callable
+        Takes a producer and returns an array or a table: an import string or a callable.
+    protocols, allow, timeout
+        As for `check_producer`. Default: the protocols of which it takes a plain array or table.
+    read : str or callable, optional
+        Returns an array of NumPy of a result, or a list of rows. Default: ``numpy.asarray``,
+        ``numpy.from_dlpack``, and methods such as ``to_pylist``.
+
+    Returns
+    -------
+    Report
+        What was found. It does not raise for findings.
+
+    Raises
+    ------
+    OptionError
+        `consume` cannot be imported; or a protocol or a case of `allow` does not exist.
+
+    Examples
+    --------
+    >>> from zerocopy.testing import check_consumer
+    >>> report = check_consumer("numpy:from_dlpack", ["dlpack"])  # doctest: +SKIP
+    """
+    target = consume
+    if read is not None:
+        functions = [resolve(each) if isinstance(each, str) else each for each in (consume, read)]
+        target = lambda producer: functions[1](functions[0](producer))  # noqa: E731
+    return check("consumer", target, protocols, allow, timeout)
+
+
 def check(
     side: str,
     target: str | Callable[..., Any],
@@ -94,7 +136,7 @@ def check(
         if status == "failed" and each.id in (allow or {}):
             status, reason = "allowed", f"{(allow or {})[each.id]}: {reason}"
         elif status == "failed":
-            severity, text = outcome.get("severity", each.severity), script_of(each, name)
+            severity, text = outcome.get("severity") or each.severity, script_of(each, name)
             findings.append(Finding(each.id, severity, each.protocol, reason, each.clause, text))
         results.append(CaseResult(each.id, each.protocol, status, reason))
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))

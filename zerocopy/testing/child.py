@@ -102,6 +102,7 @@ def run_here(target: Any, side: str, ids: list[str], timeout: float, out: str) -
     """Run cases in this process, a child; write a line of JSON for each outcome."""
     faulthandler.enable(2, all_threads=False)
     cases_of(side)
+    gc.freeze()  # collections look at the objects of cases alone
     with open(out, "a", encoding="utf-8", buffering=1) as file:
         faulthandler.dump_traceback_later(timeout, exit=True, file=2)
         try:
@@ -125,7 +126,7 @@ def _outcome(name: str, target: Any) -> Outcome:
     except Skip as error:
         return {"status": "skipped", "text": str(error)}
     except Violation as error:
-        return {"status": "failed", "text": str(error)}
+        return dict(zip(("text", "severity"), error.args, strict=False), status="failed")
     except BaseException as error:  # noqa: BLE001 - Rust's panics too; it is a finding
         return {"status": "failed", "text": f"{type(error).__name__}: {error}"}
     return {"status": "passed", "text": ""}
@@ -133,7 +134,8 @@ def _outcome(name: str, target: Any) -> Outcome:
 
 def _versions(made: Any) -> dict[str, str]:
     """Return the versions of Python, NumPy, zerocopy and the package that defines an object's type."""
-    names = dict.fromkeys(["numpy", "zerocopy", type(made).__module__.partition(".")[0]])
+    module = getattr(made, "__module__", None) or type(made).__module__
+    names = dict.fromkeys(["numpy", "zerocopy", module.partition(".")[0]])
     versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in names}
     return {"python": sys.version.split()[0]} | {name: str(v) for name, v in versions.items() if v}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from functools import cache
+from functools import cache, partial
 
 from zerocopy.testing.cases import Case
 
@@ -14,12 +14,13 @@ def script_of(case: Case, target: str) -> str:
     """Return a program that runs a case; `target` is an import string, or another text for a placeholder."""
     imports: dict[str, None] = {}
     parts: dict[tuple[str, str], str] = {}
-    name = case.run.__name__
-    _collect(case.run.__module__, name, imports, parts)
+    run, given = (case.run.func, case.run.args) if isinstance(case.run, partial) else (case.run, ())
+    _collect(run.__module__, run.__name__, imports, parts)
+    call = f"{run.__name__}({', '.join([*map(repr, given), 'target'])})"
     module, _, attribute = target.partition(":")
     get = f"import {module}\n\ntarget = {module}.{attribute}" if attribute else "target = ...  # your own"
     lines = [f"# {case.clause}", "from __future__ import annotations", "", *imports, get]
-    return "\n".join([*lines, *(f"\n{text}" for text in parts.values() if text), "", f"{name}(target)", ""])
+    return "\n".join([*lines, *(f"\n{text}" for text in parts.values() if text), "", call, ""])
 
 
 @cache

@@ -1,0 +1,130 @@
+"""`zerocopy.testing.check_consumer`: clean consumers pass, planted faults and hazards are found."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.paths import ROOT
+from helpers.tiers import runs_all
+from helpers.toy_consumers import TABLE_FAULTS, TENSOR_FAULTS, from_arrow, from_dlpack
+
+from zerocopy.errors import OptionError
+from zerocopy.testing import check_consumer, consumer
+
+if not hasattr(os, "fork"):
+    pytest.skip("a function of a test is checked in a fork", allow_module_level=True)
+
+
+def severities(report: Any) -> dict[str, str]:
+    return {finding.case: finding.severity for finding in report.findings}
+
+
+@pytest.mark.parametrize(
+    ("consume", "protocols"),
+    [
+        (partial(from_dlpack), ["dlpack"]),
+        (partial(from_arrow), ["arrow_c_array", "arrow_c_stream"]),
+        (lambda producer: np.from_dlpack(producer), ["dlpack"]),
+        (lambda producer: np.asarray(producer), ["array_interface", "buffer"]),
+        (lambda producer: np.array(memoryview(producer), copy=True), ["buffer"]),
+    ],
+    ids=["toy tensors", "toy tables", "from_dlpack", "asarray", "copies"],
+)
+def test_a_clean_consumer_passes(consume: Any, protocols: list[str]) -> None:
+    report = check_consumer(consume, protocols)
+    assert report.passed, report
+    assert {result.status for result in report.cases} == {"passed"}
+
+
+@pytest.mark.parametrize("fault", [*TENSOR_FAULTS, *TABLE_FAULTS])
+def test_planted_faults_are_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer.time, "sleep", lambda seconds: None)  # the fork waits for no release
+    case, severity = TABLE_FAULTS.get(fault) or TENSOR_FAULTS[fault]
+    case = case if fault in TABLE_FAULTS else f"dlpack.consume-{case}"
+    consume = partial(from_arrow if fault in TABLE_FAULTS else from_dlpack, fault=fault)
+    report = check_consumer(consume, [case.partition(".")[0]])
+    assert severities(report)[case] == severity, report
+
+
+def test_a_consumer_of_another_protocol_is_not_checked() -> None:
+    report = check_consumer(lambda producer: np.from_dlpack(producer))
+    skipped = {result.case.partition(".")[0] for result in report.cases if result.status == "skipped"}
+    assert skipped == {*consumer.CASES} - {"dlpack"}
+    assert report.passed
+
+
+def test_the_caller_reads_the_result() -> None:
+    class Wrapped:
+        def __init__(self, array: Any) -> None:
+            self.array = array
+
+    consume: Callable[[Any], Any] = lambda producer: Wrapped(np.from_dlpack(producer))  # noqa: E731
+    assert {result.status for result in check_consumer(consume, ["dlpack"]).cases} == {"skipped"}
+    report = check_consumer(consume, ["dlpack"], read=lambda result: result.array)
+    assert {result.status for result in report.cases} == {"passed"}
+
+
+def test_an_error_that_is_set_when_a_callback_runs_is_not_lost() -> None:
+    if find_spec("pyarrow") is None:
+        pytest.skip("needs pyarrow")
+    import pyarrow as pa
+
+    # pyarrow releases the stream while the error of its last batch is set.
+    report = check_consumer(lambda producer: pa.table(producer), ["arrow_c_stream"])
+    assert {result.status for result in report.cases} == {"passed"}, report
+
+
+def test_a_script_shows_the_finding_without_zerocopy() -> None:
+    report = check_consumer("helpers.toy_consumers:without_byte_offset", ["dlpack"])
+    (finding,) = report.findings
+    assert finding.case == "dlpack.consume-byte-offset"
+    assert "zerocopy" not in finding.script
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    command = [sys.executable, "-c", finding.script]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert "not ('float32', (8,)" in done.stderr.splitlines()[-1]
+
+
+def test_wrong_arguments_are_refused() -> None:
+    with pytest.raises(OptionError, match="protocols"):
+        check_consumer("numpy:from_dlpack", ["dlpac"])
+    with pytest.raises(OptionError, match="nothing"):
+        check_consumer("numpy:nothing")
+
+
+#: Consumers of frameworks, their protocols, and the hazards of docs/hazards that are found.
+FRAMEWORKS: dict[str, tuple[list[str], dict[str, str]]] = {
+    "torch:from_dlpack": (
+        ["dlpack"],
+        {"dlpack.consume-negative-strides": "crash", "dlpack.consume-read-only": "flag ignored"},
+    ),
+    "jax.numpy:from_dlpack": (["dlpack"], {"dlpack.consume-float64": "wrong value"}),
+    "helpers.toy_consumers:tensorflow_from_dlpack": (["dlpack"], {}),
+    "helpers.toy_consumers:pandas_from_arrow": (["arrow_c_array", "arrow_c_stream"], {}),
+    "helpers.toy_consumers:duckdb_from_arrow": (["arrow_c_stream"], {}),
+    "pyarrow:array": (["arrow_c_array", "arrow_c_device_array"], {}),
+    "polars:DataFrame": (["arrow_c_array", "arrow_c_stream"], {}),
+    "nanoarrow:Array": (["arrow_c_array", "arrow_c_stream"], {}),
+}
+
+
+@pytest.mark.parametrize("target", FRAMEWORKS)
+def test_hazards_of_frameworks_are_found(target: str) -> None:
+    if not runs_all():
+        pytest.skip("the full tier imports frameworks in new processes")
+    package = target.removeprefix("helpers.toy_consumers:").partition("_")[0].partition(":")[0]
+    if find_spec(package.partition(".")[0]) is None:
+        pytest.skip(f"needs {package}")
+    protocols, hazards = FRAMEWORKS[target]
+    report = check_consumer(target, protocols, timeout=300.0)
+    assert hazards.items() <= severities(report).items(), report
+    plain = [result.status for result in report.cases if result.case.endswith("consume-plain")]
+    assert plain == ["passed"] * len(protocols)
