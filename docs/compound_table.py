@@ -1,4 +1,4 @@
-"""The tables of sparse and ragged arrays in docs/conversions.md, for ``conversions.py`` in this folder."""
+"""The tables of sparse and ragged arrays in docs/conversions/pairs.md, for ``conversions.py``."""
 
 from __future__ import annotations
 
@@ -73,15 +73,16 @@ def sections(names: Iterable[str], table: Callable[[list[str], list[list[str]]],
         ``table(heads, rows) -> str``.
     """
     hooks = {name: hook_of(registry.by_name(name), CompoundHook) for name in names}
-    parts = []
+    titles: dict[str, list[str]] = {}  # by the text below: int32 and int64 often have the same outcomes
     for sample in SAMPLES:
         chosen = [name for name, hook in hooks.items() if hook.accepts(sample.layout)]
         reasons: dict[str, list[str]] = {}
         sources = {name: x for name in chosen if (x := _source(sample, name)) is not None}
         rows = [[name, *(_outcome(x, name, to, reasons) for to in chosen)] for name, x in sources.items()]
         lines = [f"- {why}: {'; '.join(pairs)}" for why, pairs in reasons.items()]
-        parts += [f"### {sample.title}", table(["from \\ to", *chosen], rows), "\n".join(lines)]
-    return "\n\n".join(part for part in parts if part)
+        text = "\n\n".join(filter(None, [table(["from \\ to", *chosen], rows), "\n".join(lines)]))
+        titles.setdefault(text, []).append(sample.title)
+    return "\n\n".join(f"### {'; '.join(names)}\n\n{text}" for text, names in titles.items())
 
 
 def _source(sample: Sample, name: str) -> Any:

@@ -1,7 +1,7 @@
-"""Write docs/conversions.md: ``python docs/conversions.py > docs/conversions.md``.
+"""Write docs/conversions.md and docs/conversions/pairs.md: ``python docs/conversions.py``.
 
-Each pair of frameworks is explained, converted and compared, in host memory. The prose is in
-``conversions.in`` in this folder.
+Each pair of frameworks is explained, converted and compared, in host memory. The prose is in files with the
+same names and the suffix ``.in``. An argument names another folder to write to.
 """
 
 from __future__ import annotations
@@ -49,6 +49,10 @@ DTYPES = (
         "int4",
     ),
 )
+
+
+FOLDER = Path(__file__).parent
+PAGES = ("conversions", "conversions/pairs")
 
 
 @dataclass(frozen=True)
@@ -105,8 +109,8 @@ class Results:
     warnings: dict[str, dict[str, list[str]]] = field(default_factory=dict)
 
 
-def main() -> str:
-    """Return the page."""
+def main() -> dict[str, str]:
+    """Return the texts of both pages, by their names."""
     known = registry.frameworks()
     arrays = [name for name in known if known[name].kind != "compound"]
     ordered = sorted(arrays, key=lambda name: ("tensor", "both", "table").index(known[name].kind))
@@ -120,19 +124,22 @@ def main() -> str:
         by_type = column_matrix.measure(columns.samples(), names, tables)
     if by_type.broken:
         raise AssertionError(f"promises are broken: {by_type.broken}")
-    template = Template((Path(__file__).parent / "conversions.in").read_text(encoding="utf-8"))
     absent = [name for name in ordered if name not in names]
-    return template.substitute(
-        grid=_grid(results),
-        layouts=_bullets(layout.long for layout in LAYOUTS),
-        dtypes=_listed([f"`{name}`" for name in DTYPES]),
-        arrays="\n\n".join(_source_section(results, name) for name in names),
-        warnings=_warnings(results),
-        columns="\n\n".join(_column_sections(by_type)),
-        compounds=compound_table.sections([n for n in known if known[n].installed], _table),
-        absent=_absent(absent),
-        versions=_versions(names + [n for n in known if known[n].installed and known[n].kind == "compound"]),
-    )
+    parts = {
+        "grid": _grid(results),
+        "layouts": _bullets(layout.long for layout in LAYOUTS),
+        "dtypes": _listed([f"`{name}`" for name in DTYPES]),
+        "arrays": "\n\n".join(_source_section(results, name) for name in names),
+        "warnings": _warnings(results),
+        "columns": "\n\n".join(_column_sections(by_type)),
+        "compounds": compound_table.sections([n for n in known if known[n].installed], _table),
+        "absent": _absent(absent),
+        "versions": _versions(
+            names + [n for n in known if known[n].installed and known[n].kind == "compound"]
+        ),
+    }
+    templates = {name: (FOLDER / f"{name}.in").read_text(encoding="utf-8") for name in PAGES}
+    return {f"{name}.md": Template(text).substitute(parts) for name, text in templates.items()}
 
 
 # -- converting ---------------------------------------------------------------------------
@@ -232,7 +239,10 @@ def _general(why: str, item: str) -> str:
 
 
 def _grid(results: Results) -> str:
-    rows = [[f"[{a}](#from-{a})", *(results.pairs[a, b].word for b in results.names)] for a in results.names]
+    rows = [
+        [f"[{a}](conversions/pairs.md#from-{a})", *(results.pairs[a, b].word for b in results.names)]
+        for a in results.names
+    ]
     return _table(["from \\ to", *results.names], rows)
 
 
@@ -298,7 +308,10 @@ def _column_sections(matrix: ColumnMatrix) -> Iterator[str]:
         groups.setdefault(tuple(map(_mark, cells)), []).append(source)
     for sources in groups.values():
         by_column = groupby(of[sources[0]], lambda cell: cell.column)
-        rows = [[column, *map(_mark, some)] for column, some in by_column]
+        types: dict[tuple[str, ...], list[str]] = {}
+        for column, some in by_column:
+            types.setdefault(tuple(map(_mark, some)), []).append(column)
+        rows = [[", ".join(columns), *marks] for marks, columns in types.items()]
         cells = [cell for source in sources for cell in of[source]]
         yield "\n\n".join(
             [
@@ -371,4 +384,7 @@ def _listed(names: list[str], last: str = ", ") -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(main())
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    for page, text in main().items():
+        (folder / page).parent.mkdir(exist_ok=True)
+        (folder / page).write_text(text, encoding="utf-8")

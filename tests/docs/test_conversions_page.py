@@ -1,4 +1,4 @@
-"""docs/conversions.md is up to date: it is generated again by converting, and compared."""
+"""docs/conversions.md and the page below it are up to date: they are generated again, and compared."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from zerocopy import registry
 
 PAGE = ROOT / "docs" / "conversions.md"
 COMMITTED = PAGE.read_text(encoding="utf-8")
+PAIRS = (ROOT / "docs" / "conversions" / "pairs.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.full
-def test_page_matches_conversions() -> None:
-    sources = re.findall(r"^### From (\w+)$", COMMITTED, re.MULTILINE)
+def test_page_matches_conversions(tmp_path) -> None:
+    sources = re.findall(r"^### From (\w+)$", PAIRS, re.MULTILINE)
     for framework in sources:
         pytest.importorskip(framework)
     missing = [
@@ -29,7 +30,10 @@ def test_page_matches_conversions() -> None:
     ]
     if missing:
         pytest.skip(f"the page was generated without {', '.join(missing)}")
-    assert without_versions(generate("conversions.py")) == without_versions(COMMITTED)
+    generate("conversions.py", str(tmp_path))
+    page, pairs = ((tmp_path / f"conversions{name}.md").read_text("utf-8") for name in ("", "/pairs"))
+    assert without_versions(page) == without_versions(COMMITTED)
+    assert pairs == PAIRS
 
 
 def test_page_lists_every_framework() -> None:
@@ -37,7 +41,7 @@ def test_page_lists_every_framework() -> None:
     for name, info in registry.frameworks().items():
         if info.kind == "compound":
             continue  # it has no dense arrays
-        converted = f"### From {name}\n" in COMMITTED
+        converted = f"### From {name}\n" in PAIRS
         assert converted == bool(re.search(rf"^\| {name} \| \d[\w.+]* \|$", COMMITTED, re.MULTILINE)), name
         absent = COMMITTED[COMMITTED.index("## Not run here") :]
         assert converted != (f"\n| {name} | t" in absent), name
@@ -52,8 +56,8 @@ def test_grid_agrees_with_sections() -> None:
     assert len(rows) == len(targets) + 1  # including the line below the head
     for row in rows[1:]:
         source, *words = row.split(" | ")
-        source = re.fullmatch(r"\[(\w+)\]\(#from-\w+\)", source)[1]
-        section = COMMITTED.split(f"### From {source}\n")[1].split("\n#")[0]
+        source = re.fullmatch(r"\[(\w+)\]\(conversions/pairs.md#from-\w+\)", source)[1]
+        section = PAIRS.split(f"### From {source}\n")[1].split("\n#")[0]
         for target, word in zip(targets, words, strict=True):
             _, zero_copy, _ = re.search(
                 rf"^\| {target} \| (.*) \| (.*) \| (.*) \|$", section, re.MULTILINE

@@ -64,7 +64,7 @@ def test_blocks_run_or_say_that_they_do_not() -> None:
             ast.parse(block)
 
 
-CALLS = [page for page in DOCS if "benchmarks" not in page.name and [*calls(page)]]
+CALLS = [page for page in PAGES if "benchmarks" not in page.name and [*calls(page)]]
 
 
 @pytest.mark.parametrize("page", CALLS, ids=name)

@@ -9,10 +9,10 @@ import sys
 from helpers.paths import ROOT
 
 
-def generate(script: str) -> str:
+def generate(script: str, *arguments: str) -> str:
     """Run a script of docs/ in a process with the frameworks' defaults: JAX has x64 on in this one."""
     completed = subprocess.run(
-        [sys.executable, str(ROOT / "docs" / script)],
+        [sys.executable, str(ROOT / "docs" / script), *arguments],
         capture_output=True,
         text=True,
         timeout=600,
