@@ -35,6 +35,7 @@ extensions = [
     "myst_nb",  # includes myst_parser
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
     "sphinx.ext.viewcode",
     "numpydoc",
     "sphinx_copybutton",
@@ -68,6 +69,7 @@ numpydoc_xref_param_type = True
 numpydoc_xref_aliases = {name: f"zerocopy.{name}" for name in zerocopy.__all__}
 _errors = [name for name in vars(zerocopy.errors) if name.endswith("Error")]
 numpydoc_xref_aliases |= {name: f"zerocopy.errors.{name}" for name in _errors}
+numpydoc_xref_aliases |= {name: name for name in ("numpy.dtype", "numpy.ndarray", "torch.Tensor")}
 numpydoc_xref_ignore = "all"  # only these links
 numpydoc.xref.DEFAULT_LINKS.clear()  # links to Python's pages would need the network
 
@@ -92,6 +94,18 @@ The <a href="{notfound_urls_prefix}index.html">first page</a> lists all pages.</
 <input type="search" id="words" name="q" class="form-control" autofocus>
 </form>""",
 }
+
+#: The documentation of other projects. Our inventories have the pages of the names that these pages use, so
+#: that a build needs no network.
+PROJECTS = {
+    "jax": "https://docs.jax.dev/en/latest/",
+    "numpy": "https://numpy.org/doc/stable/",
+    "pandas": "https://pandas.pydata.org/docs/",
+    "polars": "https://docs.pola.rs/api/python/stable/",
+    "pyarrow": "https://arrow.apache.org/docs/",
+    "torch": "https://docs.pytorch.org/docs/stable/",
+}
+intersphinx_mapping = {name: (address, f"inventories/{name}.inv") for name, address in PROJECTS.items()}
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"zerocopy {release}"
@@ -208,8 +222,38 @@ class LinksToFiles(SphinxTransform):
         return [addnodes.download_reference("", "", *link.children, reftarget=path, reftype="myst", **common)]
 
 
+SHORT = {"np": "numpy", "pd": "pandas", "pl": "polars", "pa": "pyarrow", "jnp": "jax.numpy"}
+INVENTORIES = [path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "inventories").glob("*.inv")]
+#: Names that an inventory has.
+ELSEWHERE = {
+    line.split()[0] for text in INVENTORIES for line in text.splitlines() if not line.startswith("#")
+}
+
+
+class LinksToProjects(SphinxTransform):
+    """Link names and calls of other projects in code to their documentation."""
+
+    default_priority = 5  # before Sphinx resolves references
+
+    def apply(self, **options: Any) -> None:
+        for code in [*self.document.findall(nodes.literal)]:
+            name = re.match(r"([a-z]\w*)((?:\.\w+)+)(?:\(.*\))?$", code.astext())
+            target = SHORT.get(name[1], name[1]) + name[2] if name else ""
+            if target in ELSEWHERE and isinstance(
+                code.parent, nodes.paragraph | nodes.emphasis | nodes.strong
+            ):
+                about = {"refdomain": "py", "reftype": "obj", "reftarget": target, "refexplicit": True}
+                link = addnodes.pending_xref("", refdoc=self.env.docname, refwarn=True, **about)
+                code.replace_self(link)
+                link += code
+
+
 #: Positions for line breaks in code: after a dot, a parenthesis or a comma, and between words of a name.
 JOINT = re.compile(r"(?<=[.(,/])(?=[^\W\d])|(?<=[a-z])(?=[A-Z])")
+
+
+#: The words of the conversion table, which get colours.
+HOW_SHARED = {"alias": "always", "1-D": "often", "aligned": "often", "copy": "never"}
 
 
 class Tables(SphinxTransform):
@@ -230,6 +274,8 @@ class Tables(SphinxTransform):
                 if not head.astext().strip():
                     table.remove(head)
         for cell in self.document.findall(nodes.entry):
+            if cell.astext() in HOW_SHARED:
+                cell["classes"].append(f"shared-{HOW_SHARED[cell.astext()]}")
             if re.fullmatch(r"\d.{0,11}", cell.astext()):
                 cell["classes"].append("figure-in-table")
             for code in cell.findall(nodes.literal):
@@ -285,6 +331,7 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", add_toctrees_to_lists)
     app.connect("autodoc-skip-member", skip_fields)
     app.add_transform(LinksToFiles)
+    app.add_transform(LinksToProjects)
     app.add_transform(Tables)
     app.add_transform(Tracebacks)
     app.add_transform(SearchWords)

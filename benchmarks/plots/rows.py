@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.conversion import goals
 from benchmarks.formats import format_speedup
-from benchmarks.loader.goals import FEWER, MODES as LOADER_MODES, OURS, PROMISES
+from benchmarks.loader.goals import FEWER, MODES as LOADER_MODES, OURS
 from benchmarks.loader.turns import TIMES
 from benchmarks.plots import style
 from benchmarks.processes.goals import PROMISES as EXCHANGES
@@ -72,7 +72,7 @@ def draw_loader(results: Results) -> Any:
     style.head(
         figure,
         "An epoch as a multiple of the time in which pyarrow reads the file",
-        "Less is better. The line at 1x is pyarrow, which does nothing with the data; dashed: the goal.\n"
+        "Less is better. The line at 1x is pyarrow, which does nothing with the data.\n"
         "*: on a smaller file, as a multiple of its own bound."
         + " An arrow: beyond the scale."
         * (max(ratios) > _LONGEST),
@@ -103,9 +103,6 @@ def _mode(axis: Any, mode: str, rows: list[tuple[str, float, bool]]) -> None:
         text = f"{ratio:.2f}x" if ratio < 10 else f"{ratio:,.0f}x"
         look = {"textcoords": "offset points", "va": "center", "fontsize": 7.5, "color": color}
         axis.annotate(text, (max(at, 1), y), xytext=(6, 0), **look)
-    goal = next((p.limit for p in PROMISES if p.name == mode), None)
-    if goal is not None:
-        axis.axvline(goal, color=style.TEXT, linewidth=0.9, linestyle="--", zorder=1)
     axis.axvline(1, color=style.TEXT, linewidth=1.4, zorder=1)
 
 

@@ -156,12 +156,13 @@ PHRASES = {
     "pandas missing values to torch": "tables/to-tensors",
     "string column to codes": "tables/to-tensors",
     "monitor remote": "monitor",
-    "attention mask": "loader",
-    "padded token batches": "loader",
+    "attention mask": "loader/text",
+    "padded token batches": "loader/text",
     "colab": "support",
     "google colab install": "support",
     "any array type": "functions",
     "pandas 2": "faq",
+    "pandas 2.2 is refused": "faq",
     "upgrade pandas": "faq",
     "systemd": "monitor/outputs",
     "daemonset": "monitor/outputs",
@@ -172,9 +173,9 @@ PHRASES = {
     "torch tensor to numpy": "replacements",
     "polars to torch": "tables/to-tensors",
     "dataframe to tensor": "tables/to-tensors",
-    "csv to numpy": "faq",
+    "csv to numpy": "loader",
     "read csv files in batches": "loader",
-    "csv to matrix scikit-learn": "faq",
+    "csv to matrix scikit-learn": "loader",
     "nan instead of null": "tables/to-tensors",
     "timestamps to tensor": "tables/to-tensors",
     "one hot categories": "tables/to-tensors",
@@ -211,7 +212,7 @@ PHRASES = {
     "producer consumer queue": "processes/channels",
     "ray actors": "processes/dask-ray-flight",
     "dask workers share memory": "processes/dask-ray-flight",
-    "spark dataframe": "processes/dask-ray-flight",
+    "spark dataframe": "clusters",
     "arrow flight server": "processes/dask-ray-flight",
     "slurm job several nodes": "clusters",
     "kubernetes gpu": "clusters",
@@ -225,8 +226,8 @@ PHRASES = {
     "cuda out of memory": "pool",
     "share gpu between jax and torch": "pool",
     "limit gpu memory": "pool",
-    "nvidia driver version": "gpu-server",
-    "compute capability": "gpu-server",
+    "nvidia driver version": "support",
+    "compute capability": "support",
     "cuda streams": "gpu",
     "amd gpu": "gpu",
     "apple silicon mps": "support",
@@ -327,6 +328,19 @@ def test_other_sites_can_link_every_public_name(site: Path) -> None:
         inventory = InventoryFile.load(file, ".", posixpath.join)
     linked = {name for kind in inventory if kind.startswith("py:") for name in inventory[kind]}
     assert {f"zerocopy.{PLACES.get(name, name)}" for name in zerocopy.__all__} <= linked
+
+
+@pytest.mark.parametrize(
+    ("page", "link"),
+    [
+        ("api/generated/zerocopy.convert", "https://docs.pytorch.org/docs/stable/tensors.html#torch.Tensor"),
+        ("loader", "https://arrow.apache.org/docs/python/generated/pyarrow.Table.html#pyarrow.Table"),
+        ("sources-and-results", "https://numpy.org/doc/stable/reference/generated/numpy.ndarray.html"),
+    ],
+)
+def test_names_of_other_projects_are_links(page: str, link: str, site: Path, pages: dict[Path, Page]) -> None:
+    """By inventories in the repository: the build needs no network."""
+    assert any(each.startswith(link) for each in pages[site / f"{page}.html"].links)
 
 
 def test_llms_txt_lists_the_markdown_of_each_page(site: Path) -> None:
