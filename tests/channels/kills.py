@@ -1,11 +1,17 @@
-"""Processes of one channel that are killed at random points: ``python kills.py MODE SEED KILLS``.
+"""Processes of one channel that are killed at random points.
 
-A writer and three readers run; one of the four is killed and replaced, again and again. A reader exits with
-status 1 if an item is torn, repeated or, in a queue, missing; the last readers must reach the end.
+1,000 kills, 500 in each mode, take a minute::
+
+    python tests/channels/kills.py --seed 1 --kills 1000
+
+A writer and three readers run; one of the four is killed and replaced, again and again. The seed determines
+which, and the pauses between kills. A reader exits with status 1 if an item is torn, repeated or, in a queue,
+missing; the last readers must reach the end, and no descriptor, process or memory may be left.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import random
 import signal
@@ -15,8 +21,8 @@ import time
 import numpy as np
 
 import zerocopy as zc
-from zerocopy.channels.channel import Channel
-from zerocopy.errors import ChannelClosedError
+from zerocopy.channels.channel import MODES, Channel
+from zerocopy.errors import ChannelClosedError, StaleHandleError
 
 SIZE = 20_000
 READERS = 3
@@ -80,8 +86,9 @@ def start(function, *args) -> int:
     return pid
 
 
-def main(mode: str, seed: int, kills: int) -> None:
-    rng = random.Random(seed)
+def kill(mode: str, seed: int, kills: int) -> None:
+    """Kill processes of a channel, and check those that are left."""
+    rng = random.Random(f"{mode} {seed}")
     spec = {"writer": ((), "i8"), "count": ((), "i8"), "values": ((SIZE,), "i8")}
     channel = zc.channel(spec, slots=5, mode=mode)
     is_queue = mode == "queue"
@@ -111,7 +118,14 @@ def main(mode: str, seed: int, kills: int) -> None:
     for pid in pids[1:]:
         check(pid)
     assert len(os.listdir("/proc/self/fd")) <= descriptors + 1
-    print(f"{before} items, {kills} kills")
+    address = channel.handle
+    del channel, jobs
+    try:
+        zc.channel(address)
+    except StaleHandleError:
+        print(f"{mode}, seed {seed}: {kills} kills, {before} items", flush=True)
+    else:
+        raise AssertionError("the memory of the channel exists after its last user")
 
 
 def check(pid: int, killed: bool = False) -> None:
@@ -120,4 +134,11 @@ def check(pid: int, killed: bool = False) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--mode", choices=MODES, help="default: half of the kills in each mode")
+    options = parser.parse_args()
+    modes = [options.mode] if options.mode else MODES
+    for each in modes:
+        kill(each, options.seed, options.kills // len(modes))

@@ -8,7 +8,7 @@ import os
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -25,7 +25,9 @@ from zerocopy.errors import (
     ChannelTimeoutError,
     HandleFormatError,
     OptionError,
+    StaleHandleError,
     UnsupportedConversionError,
+    ZeroCopyError,
 )
 from zerocopy.errors.tracebacks import public
 from zerocopy.formatting import printable
@@ -45,6 +47,11 @@ MODES, FULL = ("queue", "latest"), ("block", "drop")
 
 class Slot(dict[str, Any]):
     """The arrays of a slot that is written: ndarrays over shared memory, by the name of the field."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        place = f"slot[{printable(repr(name))}]"
+        why = "another array in the dict is not in the slot"
+        raise UnsupportedConversionError(f"{place} = ...", why, f"write to the array: {place}[...] = value")
 
     def to(self, framework: Any) -> dict[str, Any]:
         """Return the arrays in another framework, over the same memory.
@@ -101,7 +108,15 @@ class Channel:
     @classmethod
     def from_handle(cls, handle: str) -> Channel:
         """Open the channel of a handle."""
-        memory = ChannelMemory.open(_parse(handle))
+        location = _parse(handle)
+        try:
+            memory = ChannelMemory.open(location)
+        except ZeroCopyError as error:
+            remedy = "keep the Channel in its process until the others have opened it"
+            is_stale = isinstance(error, StaleHandleError)
+            raise error.with_context(
+                asked="channel()", remedy=remedy if is_stale else None
+            ) from error.__cause__
         try:
             head = _HEAD.unpack_from(memory.bytes.data)
             magic, is_queue, drops, form, readers, slots, nbytes, length = head
@@ -118,7 +133,7 @@ class Channel:
         return cls(memory, ring, items, bool(drops))
 
     def __reduce__(self) -> Any:
-        return _opened, (self.handle,)
+        return Channel.from_handle, (self.handle,)
 
     def __repr__(self) -> str:
         mode = MODES[not self._ring.is_queue]
@@ -241,7 +256,7 @@ class Channel:
         with self._lock:
             writer = self._writer
             if writer is None or not writer.holder.is_usable:
-                if self._load(protocol.WRITERS):
+                if self._memory.words(self._place.words, self._ring.words)[protocol.WRITERS]:
                     return
                 try:
                     writer = self._begin()
@@ -432,18 +447,8 @@ class Channel:
         ChannelStats
             Items that were put and dropped, the slots, and the readers of a queue.
         """
-        holder = self._new_holder()
-        try:
+        with closing(self._new_holder()) as holder:
             return read_stats(self._ring, holder)
-        finally:
-            holder.close()
-
-    def _load(self, word: int) -> int:
-        holder = self._new_holder()
-        try:
-            return holder.words[word]
-        finally:
-            holder.close()
 
     def _new_holder(self) -> Holder:
         return Holder(self._memory, self._place.words, self._ring.words)
@@ -490,7 +495,3 @@ def _parse(handle: str) -> Location:
     except (ValueError, binascii.Error) as error:
         why = f"{printable(repr(handle))} is not the handle of a channel"
         raise HandleFormatError("channel()", why, "pass channel.handle unchanged") from error
-
-
-def _opened(handle: str) -> Channel:
-    return Channel.from_handle(handle)
