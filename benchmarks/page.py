@@ -40,7 +40,7 @@ PAGES |= {"conversion": "benchmarks", "layout": "layouts-benchmarks"}
 
 #: Modules of `benchmarks.pages` with the parts of suites that need more than the shared ones.
 _PARTS = {name: name for name in ("conversion", "layout", "pool", "pipeline", "loader", "processes", "grid")}
-_PARTS["hosts"] = "processes"
+_PARTS |= {"hosts": "processes", "channels": "processes"}
 
 #: Descriptions of the GPU pages in ``docs/measurements.md``.
 ON_GPU = {

@@ -22,6 +22,7 @@ SUITES = {
     "pool": "benchmarks.pool",
     "pipeline": "benchmarks.pipeline",
     "processes": "benchmarks.processes",
+    "channels": "benchmarks.processes.channels",
     "loader": "benchmarks.loader",
     "monitor": "benchmarks.monitor",
     "bridge": "benchmarks.bridge",

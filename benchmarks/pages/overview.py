@@ -81,6 +81,8 @@ COMPARISONS = (
     Comparison("processes/ray", "Ray on one host", _ENGINE),
     Comparison("processes/dask", "Dask on one host", _ENGINE),
     Comparison("processes/flight", "Arrow Flight on one host", _ENGINE, pairing="every"),
+    Comparison("channels/frames", "frames to other processes", "queues, ZeroMQ, Ray", ("idiom",)),
+    Comparison("channels/frames", "the same frames", "iceoryx2", ("library",)),
     Comparison("hosts/dask", "Dask between two hosts", _ENGINE),
     Comparison("hosts/ray", "Ray between two hosts", _ENGINE),
     Comparison("hosts/flight", "Arrow Flight between two hosts", _ENGINE),

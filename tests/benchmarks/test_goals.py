@@ -1,5 +1,7 @@
 """Goals are judged by the right rivals, and checks find results that differ."""
 
+from contextlib import closing
+
 import pytest
 
 pytest.importorskip("psutil", reason="the benchmarks need it")
@@ -19,7 +21,7 @@ from benchmarks.loader import goals as loader
 from benchmarks.pipeline import contest as pipeline
 from benchmarks.pool import host
 from benchmarks.pool.workloads import GROUPS
-from benchmarks.processes import goals as processes, scale
+from benchmarks.processes import channels, frames, goals as processes, scale
 from benchmarks.record_types import LAYOUTS
 from benchmarks.suite import SUITES, Case, Entry, Settings, load
 from benchmarks.timing import Pace, Statement, Timing
@@ -224,8 +226,32 @@ def test_goals_between_processes_are_judged_by_question_and_framework():
     }
     private = exchange("Ray get, torch", 4.0, 90.0, 10.0, **{"bytes private to the reader": 1.0})
     assert values(private)["Ray: bytes private to the reader"] == (1.0, False)
-    for promises in (processes.PROMISES, loader.PROMISES, engines.PROMISES):
+    for promises in (processes.PROMISES, loader.PROMISES, engines.PROMISES, channels.PROMISES):
         assert len({promise.name for promise in promises}) == len(promises)
+
+
+def test_channels_are_judged_with_each_rival():
+    entries = [entry("put", 12), entry("iceoryx2 copy", 10, "library"), entry("ZeroMQ", 40, "idiom")]
+    cases = [Case("p50, 4 MB, 3 readers", entries), Case("p99, 4 MB, 3 readers", entries)]
+    cases.append(Case("p50 in place, 4 MB, 3 readers", entries, {channels.COPIED: 0.001}))
+    assert {goal.name: goal.met for goal in channels.SUITE.sections[0].goals(cases)} == {
+        "put over a copy into iceoryx2's sample": True,
+        "slot over iceoryx2's sample": True,
+        "put over ZeroMQ": False,
+        "slot: frames copied": True,
+    }
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("way", frames.WAYS, ids=lambda way: way.__name__)
+def test_frames_reach_each_reader(way):
+    pytest.importorskip(way.package)
+    with closing(way(1 << 14, 2)) as opened:
+        for hand_over in opened.hand_over.values():
+            for number in (7, 8):
+                hand_over(0)
+                hand_over(number)
+                assert len(opened.times(number)) == 2
 
 
 def test_scale_is_judged_with_the_most_over_the_fewest():
