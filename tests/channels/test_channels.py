@@ -620,6 +620,18 @@ os._exit(0)
     assert next(reader)["t"] == 3
 
 
+def test_objects_that_outlive_their_modules_print_nothing_at_exit() -> None:
+    code = f"""
+import os, sys, numpy as np, zerocopy as zc
+channel = zc.channel({SPEC!r})
+reader = channel.read()
+channel.put({{"image": np.ones((4, 3), "u1"), "t": 2}})
+os.kept = channel, reader, next(reader), list(sys.modules.values())
+"""
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert result.stderr == ""
+
+
 def test_asynchronous_iteration(channel) -> None:
     async def main() -> list[float]:
         reader = channel.read(timeout=60)

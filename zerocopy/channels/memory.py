@@ -17,6 +17,7 @@ import struct
 import sys
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -260,8 +261,8 @@ class Holder:
         self._fd = -1  # after closing, so that a child that is forked before closes its copy too
 
     # At interpreter exit modules are cleared already, and the kernel closes the descriptor.
-    def __del__(self) -> None:
-        if not sys.is_finalizing():
+    def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not is_exiting():
             self.close()
 
 

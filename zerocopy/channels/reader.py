@@ -143,8 +143,8 @@ class _Lease:
     def __init__(self, leases: _Leases) -> None:
         self._leases, self.slot = leases, -1
 
-    def __del__(self) -> None:
-        if self.slot >= 0 and not sys.is_finalizing():
+    def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        if self.slot >= 0 and not is_exiting():
             self._leases.give_back(self.slot)
 
 
@@ -210,8 +210,8 @@ class Reader:
         """End reading: a queue keeps no items for this reader. Batches that were read stay valid."""
         self._leases.give_back(-1)
 
-    def __del__(self) -> None:
-        if not sys.is_finalizing() and hasattr(self, "_leases"):
+    def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not is_exiting() and hasattr(self, "_leases"):
             self.close()
 
     def _take(self) -> Taken | None:
