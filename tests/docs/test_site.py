@@ -221,6 +221,8 @@ PHRASES = {
     "pickle large arrays": "processes/pickle",
     "which lines copy": "monitor",
     "find hidden copies": "audit",
+    "fail a test if something copies": "forbid-copies",
+    "map-style dataset": "training-frameworks",
     "prometheus metrics": "monitor/outputs",
     "gpu memory by process": "monitor/gpus",
     "cuda out of memory": "pool",
