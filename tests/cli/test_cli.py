@@ -276,7 +276,7 @@ def test_doctor_shows_pool_report(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(install, "visible_gpus", lambda: ([GPU(0, "stand-in", 80 << 30)], None))
     monkeypatch.setenv("ZEROCOPY_POOL", "driver,initial=1GiB")
-    text = invoke("doctor").stdout
+    text = invoke("doctor", "--all").stdout
     assert "the effect of zerocopy.install_pool()" in text
     assert re.search(r"device\s+0, stand-in, 80 GiB; no limit", text)
     assert re.search(r"[-+]\s+cupy\s+(absent|pending_import)", text)
@@ -336,8 +336,31 @@ def test_doctor_reports_wrong_pool_variable() -> None:
     assert "did you mean 'rmm'" in " ".join(completed.stdout.split())
 
 
-def test_doctor_in_pipe_is_plain_ascii() -> None:
+def test_doctor_fits_one_screen() -> None:
     completed = process("doctor")
+    assert completed.returncode == 0, completed.stderr
+    lines = completed.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) + 1 <= 40  # with the command
+    assert "numpy " + np.__version__ in " ".join(completed.stdout.split())
+    for hidden in ("pip install", "test-small", "gates", "memfd"):
+        assert hidden not in completed.stdout
+    assert "--all: each framework, check and extra" in completed.stdout
+
+
+def test_pool_is_the_command_of_the_module(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("import sys; print(sys.argv[1:])")
+    arguments = ["--host", "aligned", "--", str(tmp_path / "program.py"), "--flag", "--", "x"]
+    completed = process("pool", *arguments)
+    assert (completed.returncode, completed.stdout) == (0, "['--flag', '--', 'x']\n"), completed.stderr
+    assert process("pool", "--help").stdout.startswith("usage: zerocopy pool [options]")
+    wrong = process("pool", "--kind", "x")
+    assert wrong.returncode == 2
+    assert "zerocopy pool: error: kind='x'" in wrong.stderr
+
+
+def test_doctor_in_pipe_is_plain_ascii() -> None:
+    completed = process("doctor", "--all")
     assert completed.returncode == 0, completed.stderr
     assert ESCAPE not in completed.stdout
     assert completed.stdout.isascii()
@@ -398,7 +421,7 @@ def test_extras_list_missing_requirements(monkeypatch: pytest.MonkeyPatch) -> No
     assert listed["old"]["parts"] == [
         {"name": "numpy[dev]", "wanted": "<1", "version": np.__version__, "fits": False}
     ]
-    completed = invoke("doctor")
+    completed = invoke("doctor", "--all")
     assert "not-a-thing>=1.0" in completed.stdout
     assert "pip install 'not-a-thing>=1.0'" in completed.stdout
     assert f"numpy[dev]<1 (here: {np.__version__})" in completed.stdout

@@ -97,6 +97,10 @@ def test_doctor_prints_each_difference_once(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(zerocopy, "frameworks", lambda: rows)
     monkeypatch.setenv("COLUMNS", "80")
     text = CliRunner().invoke(command(), ["doctor"], catch_exceptions=False).stdout
+    assert re.search(r"^ older +pandas 2\.2\.3$", text, re.MULTILINE)
+    assert re.search(r"^ newer +jax 99\.0$", text, re.MULTILINE)
+    assert " ".join(text.split()).count("99.0 is newer than") == 1
+    text = CliRunner().invoke(command(), ["doctor", "--all"], catch_exceptions=False).stdout
     assert max(map(len, text.splitlines())) <= 80
     assert re.search(r"^!\s+pandas\s+tensor\s+2\.2\.3\s+older", text, re.MULTILINE)
     assert re.search(r"^\+\s+jax\s+tensor\s+99\.0\s+newer", text, re.MULTILINE)

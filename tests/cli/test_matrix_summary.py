@@ -100,6 +100,9 @@ def test_matrix_of_a_table() -> None:
         ("b", "pyarrow", "zero-copy"),
     ]
     assert re.search(r"pyarrow\s+1/2( 1)?\s+2/2", str(result))
+    text = " ".join(str(result).split())
+    assert 'encoded: refused by default; encode="bytes" returns numbers. masked: refused' in text
+    assert text.count("Every promise held") == 1
 
 
 def test_matrix_refuses_frameworks_that_it_cannot_use() -> None:

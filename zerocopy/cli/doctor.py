@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
 DISTRIBUTION = "zerocopy-interchange"
+#: Extras for work on zerocopy.
+_OF_DEVELOPERS = frozenset(("bench", "docs", "gates", "test", "test-small"))
 
 
 @click.command(short_help="Report what is installed and what is missing.")
@@ -36,14 +38,15 @@ DISTRIBUTION = "zerocopy-interchange"
 @click.option(
     "--import", "importing", is_flag=True, help="Import each installed framework, to list its devices."
 )
-def doctor(as_json: bool, importing: bool) -> None:
+@click.option("--all", "everything", is_flag=True, help="Print each framework, check and extra.")
+def doctor(as_json: bool, importing: bool, everything: bool) -> None:
     """Report installed and missing packages, and the hardware."""
     quiet_imports()
     document = report(importing)
     if as_json:
         print_json(document)
     else:
-        _print(document, Output())
+        _print(document, Output(), importing, everything)
 
 
 def report(importing: bool = False) -> dict[str, Any]:
@@ -261,23 +264,67 @@ def _fits(version: str, specifier: SpecifierSet) -> bool:
 # -- the printed report ---------------------------------------------------------------
 
 
-def _print(document: dict[str, Any], out: Output) -> None:
+def _print(document: dict[str, Any], out: Output, importing: bool, everything: bool) -> None:
     out.show(Text(f"zerocopy {document['zerocopy']}", "bold"), "", _list(_machine_rows(document)))
-    frameworks = [_framework_row(row, out) for row in document["frameworks"]]
-    titles = ("framework", "kind", "version", "tested", "devices")
-    out.show("", Text("Frameworks", "bold"), _grid(out, titles, frameworks))
-    notes = [(row["name"], row["support"]["note"]) for row in document["frameworks"] if row["support"]]
-    if notes := [(name, Text(printable(note), "dim")) for name, note in notes if note]:
-        out.show("", _list(notes))
-    if any(
-        r["installed"] and not r["imported"] and r["import_error"] is None for r in document["frameworks"]
-    ):
-        out.show("", Text(" zerocopy doctor --import imports them and lists their devices", "dim"))
-    _print_pool(document["pool"], out)
+    _print_frameworks(document["frameworks"], out, importing, everything)
+    _print_pool(document["pool"], out, everything)
     limits = [(name, Text(printable(text))) for name, text in limit_rows(document["gpu_limits"])]
     out.show("", Text("GPU limits", "bold"), _list(limits))
-    checks, engines = document["processes"]["checks"], document["processes"]["engines"]
-    check_rows = [(row["works"], row["name"], Text(printable(row["detail"]))) for row in checks]
+    _print_processes(document["processes"], out, everything)
+    out.show("", Text("Extras", "bold"))
+    if not document["extras"]["known"]:
+        out.show(Text(f" {document['extras']['why']}"))
+    elif everything:
+        rows = [_extra_row(name, extra) for name, extra in document["extras"]["extras"].items()]
+        out.show(_grid(out, ("extra", "has", "would add"), rows))
+    else:
+        extras = {
+            name: each for name, each in document["extras"]["extras"].items() if name not in _OF_DEVELOPERS
+        }
+        groups = {"complete": True, "in part": False}
+        names = {
+            word: [name for name in extras if extras[name]["complete"] is whole]
+            for word, whole in groups.items()
+        }
+        out.show(_list((word, Text(", ".join(some))) for word, some in names.items() if some))
+    if not everything:
+        hint = " --import: devices of the frameworks; --all: each framework, check and extra"
+        out.show("", Text(hint, "dim"))
+
+
+def _print_frameworks(rows: list[dict[str, Any]], out: Output, importing: bool, everything: bool) -> None:
+    """Print a row for each framework, or names by status."""
+    out.show("", Text("Frameworks", "bold"))
+    if importing or everything:
+        shown = [_framework_row(row, out) for row in rows if everything or row["installed"]]
+        out.show(_grid(out, ("framework", "kind", "version", "tested", "devices"), shown))
+    else:
+        groups: dict[str, list[str]] = {}
+        for row in rows:
+            status = row["support"]["status"] if row["installed"] else "not installed"
+            groups.setdefault(status, []).append(" ".join(filter(None, (row["name"], row["version"]))))
+        out.show(_list((status, Text(printable(", ".join(names)))) for status, names in groups.items()))
+    notes = [(row["name"], row["support"]["note"]) for row in rows if row["support"]]
+    if notes := [(name, Text(printable(note), "dim")) for name, note in notes if note]:
+        out.show("", _list(notes))
+    absent = any(row["installed"] and not row["imported"] and row["import_error"] is None for row in rows)
+    if absent and everything:
+        out.show("", Text(" zerocopy doctor --import imports them and lists their devices", "dim"))
+
+
+def _print_processes(report: dict[str, Any], out: Output, everything: bool) -> None:
+    """Print what `share` needs, without `everything` only what is missing, and the engines."""
+    checks, engines = report["checks"], report["engines"]
+    shown = [row for row in checks if everything or not row["works"]]
+    check_rows = [(row["works"], row["name"], Text(printable(row["detail"]))) for row in shown]
+    out.show("", Text("Processes", "bold"))
+    if check_rows:
+        out.show(_grid(out, ("share() needs", "here"), check_rows))
+    if not everything:
+        works = [row["name"] for row in engines if row["works"]]
+        held = [("share()", Text("all that it needs is here"))] if not check_rows else []
+        out.show(_list([*held, ("engines", Text(", ".join(works)))]))
+        return
     engine_rows = [
         (
             row["works"],
@@ -287,18 +334,7 @@ def _print(document: dict[str, Any], out: Output) -> None:
         )
         for row in engines
     ]
-    parts = (
-        _grid(out, ("share() needs", "here"), check_rows),
-        "",
-        _grid(out, ("engine", "version", ""), engine_rows),
-    )
-    out.show("", Text("Processes", "bold"), *parts)
-    out.show("", Text("Extras", "bold"))
-    if document["extras"]["known"]:
-        rows = [_extra_row(name, extra) for name, extra in document["extras"]["extras"].items()]
-        out.show(_grid(out, ("extra", "has", "would add"), rows))
-    else:
-        out.show(Text(f" {document['extras']['why']}"))
+    out.show("", _grid(out, ("engine", "version", ""), engine_rows))
 
 
 def _list(rows: Iterable[tuple[str, Text]]) -> Table:
@@ -369,7 +405,7 @@ def _framework_row(row: dict[str, Any], out: Output) -> tuple[Any, ...]:
     return sign, name, *texts, devices
 
 
-def _print_pool(pool: dict[str, Any], out: Output) -> None:
+def _print_pool(pool: dict[str, Any], out: Output, everything: bool) -> None:
     state = "installed" if pool["installed"] else "the effect of zerocopy.install_pool()"
     out.show("", Text.assemble(("Pool", "bold"), (f"  {state}", "dim")))
     if "kind" not in pool:
@@ -379,13 +415,14 @@ def _print_pool(pool: dict[str, Any], out: Output) -> None:
     lists["note"] = pool["notes"]
     out.show(_list((name, Text(line)) for name, lines in lists.items() for line in lines))
     rows = []
-    for row in pool["frameworks"]:
+    for row in pool["frameworks"] if everything or pool["installed"] else ():
         served = row["status"] in ("installed", "env_pending", "pending_import")
         detail = Text(row["detail"], "" if served else "dim")
         if row["remedy"]:
             detail.append(f"\n{row['remedy']}", "dim")
         rows.append((served, row["framework"], row["status"], detail))
-    out.show(_grid(out, ("framework", "status", "detail"), rows))
+    if rows:
+        out.show(_grid(out, ("framework", "status", "detail"), rows))
 
 
 def _extra_row(name: str, extra: dict[str, Any]) -> tuple[Any, ...]:

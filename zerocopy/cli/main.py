@@ -52,11 +52,23 @@ def command() -> click.Group:
     """Return the command line as a click group."""
     import click
 
+    class Pool(click.Command):  # its own parser reads all arguments, "--" too
+        def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+            ctx.args = args
+            return args
+
+        def invoke(self, ctx: click.Context) -> None:
+            from zerocopy.pool.__main__ import main as run
+
+            run(ctx.args, "zerocopy pool")
+
     class Commands(click.Group):
         def list_commands(self, ctx: click.Context) -> list[str]:
-            return sorted(_COMMANDS)
+            return sorted([*_COMMANDS, "pool"])
 
         def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+            if name == "pool":
+                return Pool(name, short_help="Run a program on one memory pool, or show the pool.")
             if name not in _COMMANDS:
                 return None
             loaded: click.Command = getattr(import_module(f"zerocopy.cli.{_COMMANDS[name]}"), name)

@@ -42,7 +42,7 @@ class Summary:
     remarks: list[str] = field(default_factory=list)
 
     def lines(self, width: int, unicode: bool, hint: str = "") -> list[Line]:
-        """Return the verdict, the grid, the most frequent reasons, `hint`, and the verdict again."""
+        """Return the verdict, the grid, the most frequent reasons, and `hint`."""
         lines = self.verdict_lines(width, unicode)
         lines += [[], [(printable(self.caption), ""), (f"  (zerocopy {zerocopy.__version__})", "dim")]]
         if self.squares:
@@ -61,13 +61,12 @@ class Summary:
         lines.append([])
         for remark in [*self.remarks, *([hint] if hint else [])]:
             lines += paragraph(printable(remark), "dim", width)
-        return lines + self.verdict_lines(width, unicode, details=False)
+        return lines
 
-    def verdict_lines(self, width: int, unicode: bool, *, details: bool = True) -> list[Line]:
+    def verdict_lines(self, width: int, unicode: bool) -> list[Line]:
         """Return whether every promise held, and how often each outcome occurred."""
         sign, style = ("!✗", "bold red") if self.is_broken else ("+✓", "bold green")
-        text = self.verdict if details else self.verdict.partition(": ")[0] + "."
-        return paragraph(f"{sign[unicode]} {text}", style, width)
+        return paragraph(f"{sign[unicode]} {self.verdict}", style, width)
 
     def _legend(self, unicode: bool) -> str:
         """Return the meaning of the signs, in one line."""
@@ -184,6 +183,8 @@ def _remarks(arrays: ArrayMatrix, columns: ColumnMatrix, data: Data) -> list[str
     if arrays.cells and columns.cells:
         start = f"Columns of {len(columns.types)} types from {len(columns.sources)} frameworks"
         remarks.append(f"{start}: {_counts(columns.cells)}.")
+    options = {cell.outcome for cell in columns.cells} & {"encoded", "masked"}
+    remarks += [f"{OUTCOMES[name].counted}: {OUTCOMES[name].meaning}." for name in sorted(options)]
     absent: dict[str, Collection[str]] = {
         "Not usable here": arrays.not_usable,
         "Not installed": arrays.not_installed,

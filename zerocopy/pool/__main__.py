@@ -1,4 +1,4 @@
-"""``python -m zerocopy.pool [options] -- script.py ...``: run a program on a pool."""
+"""``zerocopy pool [options] -- script.py ...``, or ``python -m zerocopy.pool``: run a program on a pool."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _EPILOG = (
 )
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m zerocopy.pool",
+        prog=name,
         usage="%(prog)s [options] [-- (script.py | -m module) ...]",
         description="Run a Python program with one memory pool for its frameworks.",
         epilog=_EPILOG,
@@ -42,14 +42,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: list[str] | None = None, name: str = "python -m zerocopy.pool") -> None:
     """Parse the command line, install the pool, and run the program."""
     discard_deferred_error()  # reported below if the variable counts
     arguments = sys.argv[1:] if arguments is None else arguments
     options, program = arguments, []
     if "--" in arguments:
         options, program = arguments[: arguments.index("--")], arguments[arguments.index("--") + 1 :]
-    parser = _parser()
+    parser = _parser(name)
     values: dict[str, Any] = vars(parser.parse_args(options))
     report = values.pop("report")
     values = {name: value for name, value in values.items() if value is not None and value is not False}
