@@ -31,6 +31,7 @@ SUITES = {
     "weights": "benchmarks.weights",
     "grid": "benchmarks.grid.cells",
     "vectors": "benchmarks.vectors",
+    "rows": "benchmarks.rows",
     "hosts": "benchmarks.hosts.engines",
 }
 

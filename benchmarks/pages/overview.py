@@ -61,6 +61,7 @@ COMPARISONS = (
     Comparison("layout/fields", "some fields of records", "NumPy", pairing="every"),
     Comparison("layout/sizes", "1 to 1,000,000 records", "NumPy", pairing="next"),
     Comparison("vectors/lists", "columns of vectors", "code by hand, and libraries"),
+    Comparison("rows/batches", "batches of a `DataLoader`", "map-style data sets"),
     Comparison("vectors/images", "images and frames of video", "the library's own call"),
     Comparison("sparse/conversions", "CSR arrays", "the target's constructor", ("reference",)),
     Comparison("pipeline/stages", "stages of a pipeline", "the documented calls", ("idiom",)),
