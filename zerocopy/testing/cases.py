@@ -5,7 +5,8 @@ The script of a finding is made of the source of its case and of what it uses (`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -18,7 +19,8 @@ PROTOCOLS = ["dlpack", "dlpack_c_exchange_api", "arrow_c_array", "arrow_c_stream
 PROTOCOLS += ["array_interface", "cuda_array_interface", "buffer"]
 
 #: Modules that register cases, by the side that they check.
-MODULES: dict[str, list[str]] = {"producer": ["dlpack"], "consumer": ["consumer"]}
+MODULES: dict[str, list[str]] = {"consumer": ["consumer"]}
+MODULES["producer"] = ["dlpack", "exchange_api", "arrow", "interfaces"]
 
 CASES: dict[str, Case] = {}
 
@@ -31,7 +33,7 @@ class Case(NamedTuple):
     protocol: str
     severity: str
     clause: str
-    run: Callable[[Any], None]
+    run: Callable[..., None]
 
 
 class Violation(AssertionError):
@@ -42,13 +44,21 @@ class Skip(Exception):
     """The case does not apply to the target."""
 
 
-def case(id: str, severity: str, clause: str, side: str = "producer") -> Callable[[Any], Any]:
-    """Register a function as the case ``"protocol.name"``; a crash has a severity of its own."""
-    protocol = id.partition(".")[0]
-    assert id not in CASES and severity in SEVERITIES and protocol in PROTOCOLS, id  # noqa: PT018
+def case(
+    id: str, severity: str, clause: str, side: str = "producer", protocols: Iterable[str] = ()
+) -> Callable[[Any], Any]:
+    """Register a function as the case ``"protocol.name"``; a crash has a severity of its own.
 
-    def register(function: Callable[[Any], None]) -> Callable[[Any], None]:
-        CASES[id] = Case(id, side, protocol, severity, clause, function)
+    With `protocols`, it is a case ``name`` of each, and takes the name of the protocol first.
+    """
+    ids = [f"{protocol}.{id}" for protocol in protocols] or [id]
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        for name in ids:
+            protocol = name.partition(".")[0]
+            assert name not in CASES and severity in SEVERITIES and protocol in PROTOCOLS, name  # noqa: PT018
+            run = partial(function, protocol) if protocols else function
+            CASES[name] = Case(name, side, protocol, severity, clause, run)
         return function
 
     return register

@@ -11,7 +11,7 @@ from typing import Any
 
 from zerocopy.errors.invalid_option import invalid_value
 from zerocopy.testing.cases import PROTOCOLS, SEVERITIES, cases_of
-from zerocopy.testing.child import TargetError, resolve, run_cases
+from zerocopy.testing.child import TargetError, run_cases
 from zerocopy.testing.report import CaseResult, Finding, Report
 from zerocopy.testing.script import script_of
 
@@ -119,15 +119,18 @@ def check(
             raise invalid_value(
                 "allow", name, f"{name!r} is not the id of a case", "see the report's cases", every, function
             )
-    target = import_string(target) or target
     if not (isinstance(target, str) or hasattr(os, "fork")):
-        why = "it is not a function that a new process can import"
-        raise invalid_value(option, target, why, 'pass an import string: "mylib:name"', function=function)
+        why, remedy = "this system has no fork", 'pass an import string: "mylib:name"'
+        raise invalid_value(option, target, why, remedy, function=function)
     try:
         outcomes, versions = run_cases(target, side, [each.id for each in cases], timeout)
     except TargetError as error:
         remedy = "fix the function, or run it by itself to see the whole traceback"
         raise invalid_value(option, target, str(error), remedy, function=function) from None
+    for first in {each.protocol: each for each in reversed(cases)}.values():
+        outcome = outcomes[first.id]
+        if protocols is not None and outcome["text"] in (f"no __{first.protocol}__", "no buffer"):
+            outcome.update(status="failed", text=f"the object has {outcome['text']}")
     name = target if isinstance(target, str) else getattr(target, "__qualname__", type(target).__name__)
     findings, results = [], []
     for each in cases:
@@ -141,20 +144,6 @@ def check(
         results.append(CaseResult(each.id, each.protocol, status, reason))
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     return Report(name, side, tuple(findings), tuple(results), versions)
-
-
-def import_string(target: Any) -> str | None:
-    """Return the import string of a function that a new process can import; None for others."""
-    if isinstance(target, str):
-        return target
-    module, name = getattr(target, "__module__", None), getattr(target, "__qualname__", "")
-    if not isinstance(module, str) or module == "__main__" or not name:
-        return None
-    text = f"{module}:{name}"
-    try:
-        return text if resolve(text) is target else None
-    except (ImportError, AttributeError):
-        return None
 
 
 def read_allowed(path: str) -> dict[str, str]:

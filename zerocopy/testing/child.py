@@ -17,6 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from zerocopy.errors import ZeroCopyError
 from zerocopy.testing.cases import CASES, Skip, Violation, cases_of
 
 Target = str | Callable[..., Any]
@@ -60,6 +61,8 @@ def run_cases(target: Target, side: str, ids: list[str], timeout: float) -> tupl
             versions.update(line.get("versions", {}))
             if "id" in line:
                 outcomes[line["id"]] = line
+        if not lines:
+            raise TargetError(_crash_text(status, errors))
         done, pending = pending, [each for each in pending if each not in outcomes]
         if not pending and status == 0:
             break
@@ -104,7 +107,7 @@ def run_here(target: Any, side: str, ids: list[str], timeout: float, out: str) -
     cases_of(side)
     gc.freeze()  # collections look at the objects of cases alone
     with open(out, "a", encoding="utf-8", buffering=1) as file:
-        faulthandler.dump_traceback_later(timeout, exit=True, file=2)
+        faulthandler.dump_traceback_later(timeout + 300, exit=True, file=2)  # imports take long
         try:
             target = resolve(target) if isinstance(target, str) else target
             made = target() if side == "producer" else target
@@ -127,8 +130,11 @@ def _outcome(name: str, target: Any) -> Outcome:
         return {"status": "skipped", "text": str(error)}
     except Violation as error:
         return dict(zip(("text", "severity"), error.args, strict=False), status="failed")
-    except BaseException as error:  # noqa: BLE001 - Rust's panics too; it is a finding
-        return {"status": "failed", "text": f"{type(error).__name__}: {error}"}
+    except ZeroCopyError as error:  # the reader of Arrow's structs refuses them
+        return {"status": "failed", "text": str(error)}
+    except BaseException as error:  # noqa: BLE001 - a finding; a panic of Rust is not an Exception
+        severity = "wrong error class" if isinstance(error, Exception) else "crash"
+        return {"status": "failed", "text": f"{type(error).__name__}: {error}", "severity": severity}
     return {"status": "passed", "text": ""}
 
 

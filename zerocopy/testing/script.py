@@ -9,6 +9,9 @@ from functools import cache, partial
 
 from zerocopy.testing.cases import Case
 
+#: Names that scripts import: the reader of Arrow's types is too long for them.
+READERS = ("check_array", "read_schema", "read_struct")
+
 
 def script_of(case: Case, target: str) -> str:
     """Return a program that runs a case; `target` is an import string, or another text for a placeholder."""
@@ -50,9 +53,12 @@ def _collect(module: str, name: str, imports: dict[str, None], parts: dict[tuple
     parts[module, name] = ""
     texts = []
     for node in defined.get(name, ()):
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("zerocopy"):
+        own = isinstance(node, ast.ImportFrom) and str(node.module).startswith("zerocopy")
+        if isinstance(node, ast.ImportFrom) and own and name not in READERS:
             _collect(str(node.module), name, imports, parts)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
+        elif isinstance(node, ast.ImportFrom):
+            imports[f"from {node.module} import {name}"] = None
+        elif isinstance(node, ast.Import):
             imports[ast.unparse(node)] = None
         else:
             # Annotations do not run, and a case has no decorator but its registration.

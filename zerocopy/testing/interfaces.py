@@ -1,0 +1,174 @@
+"""Cases of producers of the array interfaces of NumPy and CUDA, and of the buffer protocol."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from zerocopy.testing.cases import Skip, case, check
+from zerocopy.testing.memory import as_numpy, check_leak, made, read, refill, refused, same
+
+HOST = "NumPy, array interface, {} (https://numpy.org/doc/stable/reference/arrays.interface.html)"
+CUDA = (
+    "CUDA array interface, version 3 (https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html)"
+)
+BUFFER = "Python, buffer protocol, {} (https://docs.python.org/3/c-api/buffer.html)"
+INTERFACES = ("array_interface", "cuda_array_interface")
+
+
+@case("fields", "wrong value", HOST.format("fields"), protocols=INTERFACES)
+def interface_fields(protocol: str, make: Any) -> None:
+    """The fields have the types, the sizes and the version of the standard."""
+    interface = getattr(made(make, protocol), f"__{protocol}__")
+    check(isinstance(interface, dict), f"it is {type(interface).__name__}, not a dict")
+    missing = {"version", "shape", "typestr"} - interface.keys()
+    check(not missing, f"it lacks {missing}")
+    shape, strides, data = interface["shape"], interface.get("strides"), interface.get("data")
+    check(interface["version"] in (2, 3), f"its version is {interface['version']}")
+    check(isinstance(shape, tuple) and all(isinstance(n, int) and n >= 0 for n in shape), f"shape {shape!r}")
+    dtype = np.dtype(interface["typestr"])
+    fits = strides is None or (isinstance(strides, tuple) and len(strides) == len(shape))
+    check(fits, f"strides {strides!r}")
+    if "descr" in interface:
+        size = np.dtype([(field[0] or "f0", *field[1:]) for field in interface["descr"]]).itemsize
+        check(size == dtype.itemsize, f"descr has {size} bytes, and typestr {dtype.itemsize}")
+    if protocol == "cuda_array_interface" or isinstance(data, tuple):
+        check(isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], int), f"data {data!r}")
+        check(isinstance(data[1], bool), f"the read-only flag is {data[1]!r}")
+    check(interface.get("stream") != 0, "stream 0 is ambiguous and not allowed")
+
+
+@case("array_interface.values", "wrong value", HOST.format("data, strides"))
+def interface_values(make: Any) -> None:
+    """The values are those of ``numpy.asarray``."""
+    x = made(make, "array_interface")
+    fields, expected = x.__array_interface__, as_numpy(x)
+    if expected is None or not isinstance(fields.get("data"), tuple):
+        raise Skip("numpy.asarray does not take it, or it has a buffer instead of an address")
+    values = read(fields["data"][0], fields["shape"], fields.get("strides"), fields["typestr"])
+    check(same(values, expected) or values.dtype != expected.dtype, f"{values}, not {expected}")
+
+
+@case("array_interface.alive", "use after free", HOST.format("data"))
+def interface_alive(make: Any) -> None:
+    """The object holds the memory: it is the same in each request, and lives without the dict."""
+    x = made(make, "array_interface")
+    fields = dict(x.__array_interface__)
+    if not isinstance(fields.get("data"), tuple):
+        raise Skip("a buffer instead of an address")
+    before = read(fields["data"][0], fields["shape"], fields.get("strides"), fields["typestr"])
+    refill(before.nbytes)
+    check(x.__array_interface__["data"] == fields["data"], "each request has another address")
+    after = read(fields["data"][0], fields["shape"], fields.get("strides"), fields["typestr"])
+    check(same(before, after), "the values change while the object lives")
+
+
+@case("array_interface.read_only", "flag ignored", HOST.format("data"))
+def interface_read_only(make: Any) -> None:
+    """Memory that the buffer protocol does not let write is marked as read-only."""
+    x = made(make, "array_interface")
+    if refused(lambda: memoryview(x), TypeError, BufferError) or not memoryview(x).readonly:
+        raise Skip("its memory is writable, or it has no buffer")
+    check(x.__array_interface__["data"][1], "the buffer is read-only, and the interface is not")
+
+
+class Buffer(ctypes.Structure):
+    """``Py_buffer``."""
+
+    _fields_ = (
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.c_void_p),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_char_p),
+        ("shape", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("strides", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("suboffsets", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("internal", ctypes.c_void_p),
+    )
+
+
+def get_buffer(x: Any, flags: int) -> Buffer:
+    buffer = Buffer()
+    get = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_int)
+    get(("PyObject_GetBuffer", ctypes.pythonapi))(x, ctypes.addressof(buffer), flags)
+    return buffer
+
+
+def release(buffer: Buffer) -> None:
+    ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(("PyBuffer_Release", ctypes.pythonapi))(ctypes.addressof(buffer))
+
+
+def request(x: Any, flags: int) -> None:
+    release(get_buffer(x, flags))
+
+
+def buffered(make: Any) -> Any:
+    """Return an object with a buffer; skip the case if it has none."""
+    x = make()
+    if refused(lambda: memoryview(x), TypeError, BufferError):
+        raise Skip("no buffer")
+    return x
+
+
+SIMPLE, WRITABLE, FORMAT, ND, STRIDES, C, F, ANY = 0, 1, 4, 8, 0x18, 0x38, 0x58, 0x98
+
+
+@case("buffer.fields", "wrong value", BUFFER.format("buffer structure"))
+def buffer_fields(make: Any) -> None:
+    """Length, item size, format, shape and strides belong together."""
+    x = buffered(make)
+    with memoryview(x) as view:
+        size = math.prod(view.shape or ()) * view.itemsize
+        check(view.nbytes == size, f"shape {view.shape} of {view.itemsize} bytes, and {view.nbytes} bytes")
+        own = np.dtype(view.format.replace("N", "P")) if view.format.isalpha() else None
+        check(own is None or own.itemsize == view.itemsize, f"format {view.format}, {view.itemsize} bytes")
+        expected = as_numpy(x)
+        if expected is not None and own == expected.dtype:
+            check(same(np.array(view), expected), f"the values are not those of {expected}")
+
+
+@case("buffer.requests", "flag ignored", BUFFER.format("buffer request types"))
+def buffer_requests(make: Any) -> None:
+    """A buffer has what its request allows, and a request that it cannot meet is refused with BufferError."""
+    x = buffered(make)
+    with memoryview(x) as view:
+        contiguous = {SIMPLE: view.c_contiguous, ND: view.c_contiguous, C: view.c_contiguous}
+        contiguous |= {F: view.f_contiguous, ANY: view.contiguous, STRIDES: True, STRIDES | FORMAT: True}
+        readonly, nbytes = view.readonly, view.nbytes
+    for flags, allowed in contiguous.items():
+        if refused(partial(request, x, flags), BufferError):
+            continue
+        check(allowed, f"request {flags:#x} returns memory that is not contiguous so")
+        buffer = get_buffer(x, flags)
+        check(buffer.len == nbytes, f"request {flags:#x} has {buffer.len} bytes, not {nbytes}")
+        check(flags & FORMAT or not buffer.format, f"request {flags:#x} has a format")
+        check(flags & ND or not buffer.shape, f"request {flags:#x} has a shape")
+        check(flags & STRIDES == STRIDES or not buffer.strides, f"request {flags:#x} has strides")
+        release(buffer)
+    writes = not refused(partial(request, x, WRITABLE | STRIDES), BufferError)
+    check(writes != readonly, f"readonly is {readonly}, a request to write {'works' if writes else 'fails'}")
+
+
+@case("buffer.alive", "use after free", BUFFER.format("PyBuffer_Release"))
+def buffer_alive(make: Any) -> None:
+    """The memory lives as long as the buffer, without the object."""
+    x = buffered(make)
+    view = memoryview(x)
+    before = view.tobytes()
+    del x
+    refill(len(before))
+    check(view.tobytes() == before, "the values change after the object is deleted")
+
+
+@case("buffer.leak", "leak", BUFFER.format("PyBuffer_Release"))
+def buffer_leak(make: Any) -> None:
+    """A buffer that was released keeps no memory."""
+    x = buffered(make)
+    check_leak(x, lambda: memoryview(x).release())
