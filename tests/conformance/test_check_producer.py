@@ -17,6 +17,7 @@ import pytest
 import zerocopy as zc
 from zerocopy.testing import check_producer
 from zerocopy.testing.cases import PROTOCOLS, cases_of
+from zerocopy.testing.script import script_of
 
 if not hasattr(os, "fork"):
     pytest.skip("a function of a test is checked in a fork", allow_module_level=True)
@@ -164,6 +165,21 @@ def test_wrong_arguments_raise(arguments: Any, text: str) -> None:
         check_producer(*arguments[:2], **options)
     assert text in str(caught.value)
     assert "To fix: " in str(caught.value)
+
+
+def test_the_script_of_each_case_runs_without_the_package() -> None:
+    """Names that a script lacks would raise NameError; it imports the readers of Arrow's structs alone."""
+    for case in cases_of("producer"):
+        script = script_of(case, "mine")
+        lines = [line for line in script.splitlines() if "zerocopy" in line and "import" in line]
+        assert not [line for line in lines if "zerocopy.testing" in line], case.id
+        assert len(lines) <= 3, lines
+        program, outcome = script.replace("target = ...", "target = made"), ""
+        try:
+            exec(compile(program, case.id, "exec"), {"made": Capsules})
+        except Exception as error:  # noqa: BLE001 - a class of the script
+            outcome = type(error).__name__
+        assert outcome in ("", "Skip"), case.id
 
 
 def test_each_case_belongs_to_a_protocol_and_says_what_it_checks() -> None:

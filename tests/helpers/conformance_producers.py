@@ -10,11 +10,11 @@ import numpy as np
 VALUES = np.arange(1.0, 7.0, dtype=np.float32)
 
 
-def buffers_array() -> Any:
+def python_array() -> Any:
     return array.array("f", VALUES.tolist())
 
 
-def buffers_bytearray() -> Any:
+def python_bytearray() -> Any:
     return bytearray(VALUES.tobytes())
 
 
@@ -48,12 +48,6 @@ def torch_negative_bit() -> Any:
     import torch
 
     return torch.tensor([1 + 2j, 3 + 4j]).conj().imag
-
-
-def torch_of_read_only_numpy() -> Any:
-    import torch
-
-    return torch.from_numpy(VALUES.copy())
 
 
 def jax_array(dtype: str = "float32", shape: tuple[int, ...] = (2, 3)) -> Any:
@@ -222,19 +216,7 @@ def datasets_table() -> Any:
     return datasets.Dataset.from_dict({"a": [1, 2, 3]}).data
 
 
-def lance_table() -> Any:
-    import lance
-
-    return lance
-
-
 def zerocopy_view() -> Any:
     import zerocopy as zc
 
     return zc.view(VALUES.copy())
-
-
-def zerocopy_masked() -> Any:
-    import zerocopy as zc
-
-    return zc.convert(pyarrow_array(), "numpy")

@@ -257,6 +257,7 @@ def arrow_requested_schema(protocol: str, make: Any) -> None:
 def arrow_stream_end(make: Any) -> None:
     """After its end a stream returns released arrays, and no error."""
     exported = Exported(made(make, "arrow_c_stream"), "arrow_c_stream")
+    check(exported.struct.get_last_error, "its function get_last_error is NULL")
     exported.contents()
     for _ in range(2):
         array = ArrowArray()

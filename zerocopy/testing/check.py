@@ -108,11 +108,12 @@ def check(
 ) -> Report:
     """Run the cases of one side."""
     function, option = f"check_{side}", "make" if side == "producer" else "consume"
+    protocols = None if protocols is None else [*protocols]
     for name in protocols or ():
         if name not in PROTOCOLS:
             why = f"protocols must be names from {', '.join(PROTOCOLS)}"
             raise invalid_value("protocols", name, why, choices=PROTOCOLS, function=function)
-    cases = [each for each in cases_of(side) if protocols is None or each.protocol in [*protocols]]
+    cases = [each for each in cases_of(side) if protocols is None or each.protocol in protocols]
     every = [each.id for each in cases_of(side)]
     for name in allow or ():
         if name not in every:
@@ -153,5 +154,5 @@ def read_allowed(path: str) -> dict[str, str]:
         document: dict[str, Any] = json.loads(text) if path.endswith(".json") else tomllib.loads(text)
         return {name: str(reason) for name, reason in document.get("allow", document).items()}
     except (OSError, ValueError, AttributeError) as error:
-        remedy = 'write lines such as dlpack.device = "reason"'
+        remedy = 'write lines such as "dlpack.device" = "reason"'
         raise invalid_value("allow", path, str(error), remedy) from error

@@ -82,11 +82,11 @@ def as_numpy(x: Any) -> Any:
 def is_readonly(x: Any) -> bool:
     """Whether an object says by another protocol that its memory must not be written."""
     interface = getattr(x, "__array_interface__", None)
-    if interface is not None:
+    if interface is not None and isinstance(interface.get("data"), tuple):
         return bool(interface["data"][1])
     try:
         return memoryview(x).readonly
-    except TypeError:
+    except (TypeError, BufferError):
         array = as_numpy(x)
         return array is not None and not array.flags.writeable
 

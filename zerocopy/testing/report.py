@@ -53,7 +53,7 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a check finding.
+    """The findings and the cases of a check.
 
     Attributes
     ----------
