@@ -98,12 +98,20 @@ def reports() -> Iterator[tuple[str, Callable[[], str]]]:
     yield "holders", holders
     yield "audit", lambda: audit().text(every=True)
     yield "audit in a notebook", lambda: audit()._repr_html_()
+    yield "conformance", conformance
     yield "pool", lambda: str(pool())
     yield "pool in a notebook", lambda: pool()._repr_html_()
     yield "loader", lambda: str(zc.loader({HOSTILE: np.zeros(8)}, "numpy", batch_size=4).explain())
     matrix = zc.check_pairs({HOSTILE: np.zeros(4)}, frameworks=["numpy"])
     yield "matrix", lambda: str(matrix)
     yield "matrix in a notebook", matrix._repr_html_
+
+
+def conformance() -> str:
+    from zerocopy.testing.report import Finding, Report
+
+    finding = Finding("dlpack.device", "crash", "dlpack", HOSTILE, "DLPack", HOSTILE)
+    return str(Report(HOSTILE, "producer", (finding,), (), {HOSTILE: HOSTILE}))
 
 
 def prometheus() -> str:
@@ -230,6 +238,7 @@ WITHOUT_NAMES = {
     "monitor/report.py ConversionReport",
     "monitor/run_directory.py FileName",
     "plan.py Plan",
+    "testing/report.py Report",
     "pool/hook.py Attachment",
     "pool/limits.py Limit",
     "pool/report.py Report",

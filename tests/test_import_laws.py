@@ -186,7 +186,7 @@ LAYERS: dict[str, set[str]] = {
         "zerocopy",
     },
     # Conformance of other projects; it needs NumPy alone.
-    "testing": {"errors", "interpreter", "protocols"},
+    "testing": {"errors", "formatting", "interpreter", "protocols"},
     "pytest_plugin": {"audit", "monitor"},
     "cli": NOUNS
     | {

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import zerocopy as zc
-from zerocopy import pickling
+from zerocopy import pickling, testing
 from zerocopy.pool.host import aligned_numpy, c_library
 
 pd, torch = pytest.importorskip("pandas"), pytest.importorskip("torch")
@@ -128,6 +128,7 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "install_pool": lambda: zc.install_pool("rrm"),
     "monitor": lambda: zc.monitor.snapshot(),
     "pickling": lambda: pickling.loads(NO_HANDLE),
+    "check_producer": lambda: testing.check_producer(len, ["dlpak"]),
 }
 #: Public functions that raise no error of zerocopy's own.
 NEVER = {"FrameworkName", "frameworks", "register", "installed_pool"}

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from zerocopy.errors.invalid_option import invalid_value
+from zerocopy.errors.tracebacks import public
 from zerocopy.testing.cases import PROTOCOLS, SEVERITIES, cases_of
 from zerocopy.testing.child import TargetError, run_cases
 from zerocopy.testing.report import CaseResult, Finding, Report
 from zerocopy.testing.script import script_of
 
 
+@public
 def check_producer(
     make: str | Callable[..., Any],
     protocols: Iterable[str] | None = None,

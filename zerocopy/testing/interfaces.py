@@ -33,7 +33,7 @@ def interface_fields(protocol: str, make: Any) -> None:
     dtype = np.dtype(interface["typestr"])
     fits = strides is None or (isinstance(strides, tuple) and len(strides) == len(shape))
     check(fits, f"strides {strides!r}")
-    if "descr" in interface:
+    if interface.get("descr") is not None:
         size = np.dtype([(field[0] or "f0", *field[1:]) for field in interface["descr"]]).itemsize
         check(size == dtype.itemsize, f"descr has {size} bytes, and typestr {dtype.itemsize}")
     if protocol == "cuda_array_interface" or isinstance(data, tuple):

@@ -8,6 +8,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from xml.etree import ElementTree
 
+from zerocopy.formatting import printable
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -98,11 +100,11 @@ class Report:
                 failure = ElementTree.SubElement(
                     element, "failure", type=finding.severity, message=finding.what
                 )
-                failure.text = _printable(f"{finding.clause}\n\n{finding.script}")
+                failure.text = printable(f"{finding.clause}\n\n{finding.script}", "\n")
             elif result.status != "passed":
                 ElementTree.SubElement(element, "skipped", message=result.reason)
         for element in suite.iter():
-            element.attrib = {name: _printable(value) for name, value in element.attrib.items()}
+            element.attrib = {name: printable(value, "\n") for name, value in element.attrib.items()}
         return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
 
     def __str__(self) -> str:
@@ -118,9 +120,4 @@ class Report:
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
     wrapper = textwrap.TextWrapper(80, initial_indent=indent, subsequent_indent=indent or "  ")
-    return [each for line in _printable(text).splitlines() for each in wrapper.wrap(line)]
-
-
-def _printable(text: str) -> str:
-    """Return a text without control characters, which XML and terminals do not take."""
-    return "".join(each if each.isprintable() or each == "\n" else "?" for each in text)
+    return [each for line in printable(text, "\n").splitlines() for each in wrapper.wrap(line)]
