@@ -1,8 +1,8 @@
 """Writes docs/conformance.md from docs/conformance.json: what `zerocopy.testing` finds in the frameworks.
 
-``python docs/conformance.py > docs/conformance.md`` writes the page. With ``run [NAME ...]`` it checks
+``python docs/conformance.py > docs/conformance.md`` writes the page. With ``run [SIDE:NAME ...]`` it checks
 the producers and consumers that are installed, and replaces their results in the file: run it in each
-environment. The producers are in tests/helpers/conformance_producers.py.
+environment. They are in tests/helpers/conformance_producers.py and conformance_consumers.py.
 """
 
 from __future__ import annotations
@@ -11,37 +11,23 @@ import json
 import re
 import sys
 from dataclasses import asdict
-from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from helpers import conformance_producers  # noqa: E402
+from helpers import conformance_consumers, conformance_producers  # noqa: E402
 
 from zerocopy import testing  # noqa: E402
 
 RESULTS = Path(__file__).with_suffix(".json")
-PRODUCERS = "helpers.conformance_producers"
-#: Functions of consumers, by the package that has them.
-CONSUMERS = {
-    "numpy": ["numpy:from_dlpack", "numpy:asarray"],
-    "torch": ["torch:from_dlpack", "torch:asarray"],
-    "jax": ["jax.dlpack:from_dlpack", "jax.numpy:asarray"],
-    "tensorflow": ["tensorflow.experimental.dlpack:from_dlpack"],
-    "pyarrow": ["pyarrow:array", "pyarrow:table"],
-    "polars": ["polars:DataFrame", "polars:Series"],
-    "pandas": ["pandas.DataFrame:from_arrow"],
-    "nanoarrow": ["nanoarrow:Array"],
-    "tvm_ffi": ["tvm_ffi:from_dlpack"],
-    "paddle": ["paddle:from_dlpack"],
-    "warp": ["warp:from_dlpack"],
-    "mlx": ["mlx.core:array"],
-}
+MODULES = {"producer": conformance_producers, "consumer": conformance_consumers}
+CHECKS = {"producer": testing.check_producer, "consumer": testing.check_consumer}
 INTRODUCTION = """# Conformance of the frameworks
 
-`zerocopy.testing` checked these producers and consumers; the [findings](#findings) are below the tables.
+`zerocopy.testing` checked these producers and consumers; the findings are below the tables.
 [Test your own](testing.md) describes the cases. A cell is **no** if the case has a finding, and - if the case
 does not apply: the object refuses what the case needs, or does not have it.
 
@@ -50,23 +36,36 @@ The page is generated: `python docs/conformance.py run` in each environment, the
 """
 
 
+def makers(module: ModuleType) -> list[str]:
+    """Return the names of a module's own functions."""
+    return [
+        name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
+    ]
+
+
 def run(names: list[str]) -> None:
     """Check what is installed, and replace its results in the file."""
-    reports: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
-    makers = [name for name, value in vars(conformance_producers).items() if callable(value)]
-    for name in [each for each in makers if "_" in each and each in (names or makers)]:
-        try:
-            save(reports, name, testing.check_producer(f"{PRODUCERS}:{name}", timeout=120))
-        except ValueError as error:
-            print(name, "is not checked:", str(error).splitlines()[0], file=sys.stderr)
-    for package, targets in CONSUMERS.items() if hasattr(testing, "check_consumer") else ():
-        for target in targets if find_spec(package) else ():
-            if not names or target in names:
-                save(reports, target, testing.check_consumer(target, timeout=120))
+    reports: dict[str, Any] = {"producer": {}, "consumer": {}}
+    if RESULTS.exists():
+        reports = json.loads(RESULTS.read_text("utf-8"))
+    for side, module in MODULES.items():
+        for name in makers(module):
+            if names and f"{side}:{name}" not in names and side not in names:
+                continue
+            try:
+                report = CHECKS[side](f"{module.__name__}:{name}", timeout=120)
+            except ValueError as error:
+                print(name, "is not checked:", str(error).splitlines()[0], file=sys.stderr)
+                continue
+            if side == "consumer" and not any(case.status in ("passed", "failed") for case in report.cases):
+                continue
+            reports[side][name] = document_of(report)
+            RESULTS.write_text(json.dumps(reports, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+            print(report, file=sys.stderr)
 
 
-def save(reports: dict[str, Any], name: str, report: testing.Report) -> None:
-    """Write a report without scripts, reasons and paths."""
+def document_of(report: testing.Report) -> dict[str, Any]:
+    """Return a report without scripts, reasons and paths."""
     document = asdict(report)
     for finding in document["findings"]:
         what = re.sub(r'"[^"]*?/((site-packages|lib/python[\d.]+)/)?([^/"]*)", ', r'"\3", ', finding["what"])
@@ -75,21 +74,18 @@ def save(reports: dict[str, Any], name: str, report: testing.Report) -> None:
         del finding["script"]
     document["cases"] = {case["case"]: case["status"] for case in document["cases"]}
     document["versions"].pop("zerocopy", None)
-    reports[name] = document
-    RESULTS.write_text(json.dumps(dict(sorted(reports.items())), indent=1) + "\n", encoding="utf-8")
-    print(report, file=sys.stderr)
+    return {name: document[name] for name in ("cases", "findings", "versions")}
 
 
 def page(reports: dict[str, Any]) -> str:
     """Return the page."""
     parts = [INTRODUCTION]
     for side, title in (("producer", "Producers"), ("consumer", "Consumers")):
-        mine = {name: report for name, report in reports.items() if report["side"] == side}
-        if mine:
-            parts += [f"## {title}\n", *tables(mine)]
-    parts.append("## Findings\n")
-    parts += ["\n".join(findings(name, report)) for name, report in reports.items() if report["findings"]]
-    parts += ["## Versions\n", *versions(reports)]
+        parts += [f"## {title}\n", *tables(reports[side])]
+    for side, title in (("producer", "Findings of producers"), ("consumer", "Findings of consumers")):
+        parts.append(f"## {title}\n")
+        parts += ["\n".join(findings(*each)) for each in sorted(reports[side].items()) if each[1]["findings"]]
+    parts += ["## Versions\n", *versions([*reports["producer"].values(), *reports["consumer"].values()])]
     return "\n".join(parts)
 
 
@@ -100,7 +96,7 @@ def tables(reports: dict[str, Any]) -> list[str]:
     for protocol in dict.fromkeys(case.partition(".")[0] for case in cases):
         columns = [case for case in cases if case.partition(".")[0] == protocol]
         rows = []
-        for name, report in reports.items():
+        for name, report in sorted(reports.items()):
             cells = [cell(report["cases"].get(case, "skipped")) for case in columns]
             if set(cells) != {"-"}:
                 rows.append(f"| `{name}` | {' | '.join(cells)} |")
@@ -122,11 +118,9 @@ def findings(name: str, report: dict[str, Any]) -> list[str]:
     return [*lines, ""]
 
 
-def versions(reports: dict[str, Any]) -> list[str]:
+def versions(reports: list[dict[str, Any]]) -> list[str]:
     lines = {
-        f"| {package} | {version} |"
-        for report in reports.values()
-        for package, version in report["versions"].items()
+        f"| {package} | {version} |" for report in reports for package, version in report["versions"].items()
     }
     return ["| package | version |", "|---|---|", *sorted(lines), ""]
 

@@ -1,4 +1,4 @@
-"""`check_producer`: runs the cases of producers, and writes the report."""
+"""`check_producer` and `check_consumer`: run the cases, and write the report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from zerocopy.errors.invalid_option import invalid_value
 from zerocopy.errors.tracebacks import public
 from zerocopy.testing.cases import PROTOCOLS, SEVERITIES, cases_of
-from zerocopy.testing.child import TargetError, run_cases
+from zerocopy.testing.child import TargetError, resolve, run_cases
 from zerocopy.testing.report import CaseResult, Finding, Report
 from zerocopy.testing.script import script_of
 
@@ -59,6 +59,7 @@ def check_producer(
     return check("producer", make, protocols, allow, timeout)
 
 
+@public
 def check_consumer(
     consume: str | Callable[[Any], Any],
     protocols: Iterable[str] | None = None,
