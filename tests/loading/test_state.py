@@ -303,3 +303,21 @@ def test_a_source_for_one_reading_is_not_pickled() -> None:
     assert used.value.code == "used-up"  # type: ignore[attr-defined]
     with pytest.raises(TypeError, match="not known before"):
         len(loader)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"to": "polars"}, {"layout": "matrix", "dtype": "float32"}, {"nulls": 0}, {"encode": True}],
+    ids=["to", "layout", "nulls", "encode"],
+)
+def test_a_state_of_arrays_fits_other_conversions(changed: dict[str, Any]) -> None:
+    """Options that make a table of the arrays leave the source, and so the state, as it is."""
+    data = {"x": np.arange(10.0), "y": np.arange(10)}
+    loader = zc.loader(data, "numpy", batch_size=2)
+    next(iter(loader))
+    resumed = zc.loader(data, **{"to": "numpy", "batch_size": 2, **changed})
+    resumed.load_state_dict(loader.state_dict())
+    assert len(list(resumed)) == 4
+    other = zc.loader({**data, "x": np.ones(10)}, **{"to": "numpy", "batch_size": 2, **changed})
+    with pytest.raises(zc.errors.LoaderStateError, match="source="):
+        other.load_state_dict(loader.state_dict())

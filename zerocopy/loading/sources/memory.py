@@ -46,8 +46,9 @@ class TableDataset(Dataset):
 
     in_memory = True
 
-    def __init__(self, table: Any, name: str, order: Array | None = None) -> None:
+    def __init__(self, table: Any, name: str, order: Array | None = None, digest: str = "") -> None:
         self.name = name
+        self._digest = digest
         self.whole = table
         self.order = order
         self.schema: Any = table.schema
@@ -65,7 +66,7 @@ class TableDataset(Dataset):
         return take_table(self.whole, self.order[start : start + rows])
 
     def fingerprint(self) -> str:
-        rows, order = table_digest(self.whole), self.order
+        rows, order = self._digest or table_digest(self.whole), self.order
         return rows if order is None else digest(rows, hashlib.sha256(order.tobytes()).hexdigest())
 
 
@@ -92,7 +93,7 @@ class ArrayDataset(Dataset):
     def as_tables(self) -> Dataset:
         """Return the arrays as the columns of one Arrow table."""
         table = convert({str(label): x for label, x in self.whole.items()}, "pyarrow")
-        return TableDataset(without_nan(table, map(str, self.missing)), self.name)
+        return TableDataset(without_nan(table, map(str, self.missing)), self.name, digest=self.fingerprint())
 
     def fingerprint(self) -> str:
         places = sampled(self._rows)
