@@ -52,6 +52,8 @@ DTYPES = (
 
 
 FOLDER = Path(__file__).parent
+#: The frameworks that come first: a phone shows four columns.
+MOST_USED = ("numpy", "torch", "pandas", "polars", "pyarrow", "jax", "tensorflow", "duckdb")
 PAGES = ("conversions", "conversions/pairs")
 
 
@@ -113,7 +115,7 @@ def main() -> dict[str, str]:
     """Return the texts of both pages, by their names."""
     known = registry.frameworks()
     arrays = [name for name in known if known[name].kind != "compound"]
-    ordered = sorted(arrays, key=lambda name: ("tensor", "both", "table").index(known[name].kind))
+    ordered = sorted(arrays, key=lambda name: MOST_USED.index(name) if name in MOST_USED else len(MOST_USED))
     names = [n for n in ordered if known[n].installed and "cpu" in known[n].devices]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # frameworks warn at import
