@@ -201,6 +201,17 @@ def test_a_leaf_that_fails_adds_no_bytes() -> None:
     assert (row.calls, row.copied_calls, row.aliased_bytes, row.copied_bytes) == (3, 3, 3 * 64, 3 * 64)
 
 
+def test_a_target_whose_class_raises_is_refused_as_without_a_recorder() -> None:
+    class Raises:
+        @property
+        def __class__(self):
+            raise KeyError("class")
+
+    with recording() as recorder, pytest.raises(zc.errors.UnknownFrameworkError):
+        zc.convert(np.arange(3), Raises())
+    assert [row.refused_calls for row in recorder.rows()] == [1]
+
+
 def test_a_tree_that_is_refused_adds_no_bytes() -> None:
     pytest.importorskip("torch")
     with recording() as recorder:

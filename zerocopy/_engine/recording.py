@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from zerocopy import handover, registry
 from zerocopy._engine.planner import Call
-from zerocopy._engine.target import resolve, text
+from zerocopy._engine.target import is_named, resolve, text
 from zerocopy.errors import CopyRequiredError, Reason, ZeroCopyError
 from zerocopy.plan import STRIDED_ALIAS, Plan, item
 from zerocopy.protocols.exporter_errors import ignored_errors
@@ -278,4 +278,4 @@ def _type_name(cls: type) -> str:
 def _target_name(to: object) -> str:
     with ignored_errors():  # the call's own error reports it
         return (registry.find(to) or resolve(to)).name
-    return to if isinstance(to, str) else text(to)
+    return to if type(to) is str else text(to) if is_named(to) else _type_name(type(to))
