@@ -111,8 +111,14 @@ FRAMEWORKS: dict[str, tuple[list[str], dict[str, str]]] = {
     "helpers.toy_consumers:pandas_from_arrow": (["arrow_c_array", "arrow_c_stream"], {}),
     "helpers.toy_consumers:duckdb_from_arrow": (["arrow_c_stream"], {}),
     "pyarrow:array": (["arrow_c_array", "arrow_c_device_array"], {}),
-    "polars:DataFrame": (["arrow_c_array", "arrow_c_stream"], {}),
-    "nanoarrow:Array": (["arrow_c_array", "arrow_c_stream"], {}),
+    "polars:DataFrame": (
+        ["arrow_c_array", "arrow_c_stream"],
+        {"arrow_c_array.consume-released": "wrong value"},
+    ),
+    "nanoarrow:Array": (
+        ["arrow_c_array", "arrow_c_stream"],
+        {"arrow_c_array.consume-released": "wrong value"},
+    ),
 }
 
 

@@ -17,7 +17,7 @@ static const char *FAULTS[] = {
     "dlpack-read-only-unflagged", "dlpack-copied-unflagged", "dlpack-copy-false-copies",
     "dlpack-copy-true-aliases", "dlpack-shape", "dlpack-strides-in-bytes", "dlpack-strides-null",
     "dlpack-byte-offset", "dlpack-dtype-bits", "dlpack-dtype-lanes", "dlpack-dtype-code", "dlpack-device",
-    "dlpack-device-type", "dlpack-ndim", "dlpack-wrong-error", "dlpack-stream", "dlpack-dl-device",
+    "dlpack-device-type", "dlpack-ndim", "dlpack-wrong-error", "dlpack-dl-device",
     "dlpack-destructor-frees-used", "dlpack-destructor-leaks", "exchange-shape", "exchange-leaks",
     "exchange-data", "interface-version", "interface-read-only", "interface-typestr", "interface-strides",
     "interface-memory-not-kept", "interface-shape-type", "buffer-itemsize", "buffer-format", "buffer-strides",
@@ -74,6 +74,7 @@ typedef struct {
     int read_only;
     double *data; /* the first element */
     Py_ssize_t shape[2], byte_strides[2];
+    int64_t borrowed[4]; /* shape and strides that a consumer borrows */
     DLManagedTensorVersioned *foreign; /* memory of another exporter */
 } Array;
 
@@ -203,7 +204,7 @@ array_dlpack(Array *self, PyObject *args, PyObject *kwargs)
     if (FAULT(self, "dlpack-max-version-refused") && kwargs && PyDict_GetItemString(kwargs, "max_version")) {
         return PyErr_Format(PyExc_BufferError, "this version is not supported");
     }
-    if (stream != Py_None && !FAULT(self, "dlpack-stream")) {
+    if (stream != Py_None) {
         return PyErr_Format(PyExc_BufferError, "the CPU has no stream");
     }
     int type = kDLCPU, id = 0;
@@ -391,14 +392,13 @@ exchange_from(void *obj, DLManagedTensorVersioned **out)
 static int
 exchange_borrow(void *obj, DLTensor *out)
 {
-    static int64_t shape[2], strides[2];
     Array *self = obj;
     for (int i = 0; i < 2; i++) {
-        shape[i] = self->shape[i];
-        strides[i] = self->byte_strides[i] / 8;
+        self->borrowed[i] = self->shape[i];
+        self->borrowed[i + 2] = self->byte_strides[i] / 8;
     }
     void *data = FAULT(self, "exchange-data") ? self->data + 1 : self->data;
-    *out = (DLTensor){data, {kDLCPU, 0}, 2, {kDLFloat, 64, 1}, shape, strides, 0};
+    *out = (DLTensor){data, {kDLCPU, 0}, 2, {kDLFloat, 64, 1}, self->borrowed, self->borrowed + 2, 0};
     return 0;
 }
 
@@ -617,7 +617,10 @@ static void
 destroy_array(PyObject *capsule)
 {
     struct ArrowArray *array = PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule));
-    if (array->release != NULL || PyCapsule_GetContext(capsule) != NULL) {
+    if (array->release != NULL) {
+        array->release(array);
+    }
+    else if (PyCapsule_GetContext(capsule) != NULL) {
         release_array(array);
     }
     free(array);
@@ -627,8 +630,12 @@ destroy_array(PyObject *capsule)
 static int
 refused(Table *self, PyObject *requested)
 {
-    if (requested == Py_None || FAULT(self, "arrow-requested-schema")) {
+    if (requested == Py_None) {
         return 0;
+    }
+    if (FAULT(self, "arrow-requested-schema")) {
+        PyErr_SetString(PyExc_KeyError, "a");
+        return 1;
     }
     struct ArrowSchema *schema = PyCapsule_GetPointer(requested, "arrow_schema");
     if (schema != NULL && (strcmp(schema->format, "+s") || schema->n_children != 3)) {
@@ -674,14 +681,17 @@ static PyObject *
 table_device_array(Table *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"requested_schema", NULL};
-    PyObject *requested = Py_None;
-    PyObject *known = PyTuple_New(0);
-    int parsed = PyArg_ParseTupleAndKeywords(args, NULL, "|O", names, &requested);
-    Py_DECREF(known);
-    if (kwargs != NULL && PyDict_GetItemString(kwargs, "requested_schema")) {
-        requested = PyDict_GetItemString(kwargs, "requested_schema");
+    PyObject *requested = Py_None, *name, *value;
+    Py_ssize_t position = 0;
+    while (kwargs != NULL && PyDict_Next(kwargs, &position, &name, &value)) {
+        if (PyUnicode_CompareWithASCIIString(name, names[0]) == 0) {
+            requested = value;
+        }
+        else if (value != Py_None) {
+            return PyErr_Format(PyExc_NotImplementedError, "unknown argument %U", name);
+        }
     }
-    if (!parsed || refused(self, requested)) {
+    if (!PyArg_ParseTuple(args, "|O", &requested) || refused(self, requested)) {
         return NULL;
     }
     struct ArrowDeviceArray *array = calloc(1, sizeof *array);

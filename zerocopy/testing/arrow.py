@@ -278,6 +278,7 @@ def arrow_stream_twice(make: Any) -> None:
 def arrow_device(make: Any) -> None:
     """Memory of the host has the device -1 and no event; reserved bytes are 0."""
     struct = Exported(made(make, "arrow_c_device_array"), "arrow_c_device_array").struct
+    check(struct.device_type > 0, f"the device has the type {struct.device_type}")
     if struct.device_type == 1:
         check(struct.device_id == -1, f"memory of the host has the device {struct.device_id}")
         check(not struct.sync_event, "memory of the host has an event")

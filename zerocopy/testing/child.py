@@ -131,7 +131,7 @@ def _outcome(name: str, target: Any) -> Outcome:
     except Violation as error:
         return dict(zip(("text", "severity"), error.args, strict=False), status="failed")
     except ZeroCopyError as error:  # the reader of Arrow's structs refuses them
-        return {"status": "failed", "text": str(error)}
+        return {"status": "failed", "text": str(error), "severity": "wrong value"}
     except BaseException as error:  # noqa: BLE001 - a finding; a panic of Rust is not an Exception
         severity = "wrong error class" if isinstance(error, Exception) else "crash"
         return {"status": "failed", "text": f"{type(error).__name__}: {error}", "severity": severity}

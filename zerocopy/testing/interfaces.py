@@ -51,6 +51,7 @@ def interface_values(make: Any) -> None:
         raise Skip("numpy.asarray does not take it, or it has a buffer instead of an address")
     values = read(fields["data"][0], fields["shape"], fields.get("strides"), fields["typestr"])
     check(same(values, expected) or values.dtype != expected.dtype, f"{values}, not {expected}")
+    check_buffer(x)
 
 
 @case("array_interface.alive", "use after free", HOST.format("data"))
@@ -74,6 +75,19 @@ def interface_read_only(make: Any) -> None:
     if refused(lambda: memoryview(x), TypeError, BufferError) or not memoryview(x).readonly:
         raise Skip("its memory is writable, or it has no buffer")
     check(x.__array_interface__["data"][1], "the buffer is read-only, and the interface is not")
+
+
+def check_buffer(x: Any) -> None:
+    """The buffer and the array interface have the same type, strides and values."""
+    fields = getattr(x, "__array_interface__", None)
+    if fields is None or refused(lambda: memoryview(x), TypeError, BufferError, ValueError):
+        return
+    array = as_numpy(memoryview(x))
+    if array is None or not isinstance(fields["shape"], tuple) or not isinstance(fields.get("data"), tuple):
+        return
+    values = read(fields["data"][0], fields["shape"], fields.get("strides"), fields["typestr"])
+    check(values.dtype == array.dtype, f"the buffer has {array.dtype}, the interface {values.dtype}")
+    check(same(values, array), f"the buffer has {array}, the interface {values}")
 
 
 class Buffer(ctypes.Structure):
@@ -132,6 +146,7 @@ def buffer_fields(make: Any) -> None:
         expected = as_numpy(x)
         if expected is not None and own == expected.dtype:
             check(same(np.array(view), expected), f"the values are not those of {expected}")
+        check_buffer(x)
 
 
 @case("buffer.requests", "flag ignored", BUFFER.format("buffer request types"))
