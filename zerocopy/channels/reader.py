@@ -131,9 +131,6 @@ class _Leases:
             self.holder.wake(FREED)
 
 
-_Take = Callable[[], Taken | None]
-
-
 class _Lease:
     """A slot that is not written while an array uses its memory; -1 until it has one."""
 
@@ -179,7 +176,7 @@ class Reader:
 
     @public
     def __next__(self) -> Any:
-        lease = self._next(self._timeout, self._take)
+        lease = self._next(self._timeout)
         if lease is None:
             raise StopIteration
         return self._batch(lease)
@@ -188,7 +185,7 @@ class Reader:
         end = deadline(self._timeout)
         pause, tries = _SHORTEST_PAUSE, 0
         while True:
-            lease, is_over = self._try(self._take)
+            lease, is_over = self._try()
             if lease is not None:
                 return self._batch(lease)
             if is_over:
@@ -199,7 +196,7 @@ class Reader:
 
     def newest(self, timeout: float | None) -> Any:
         """Return the newest batch, which may be that of the call before; wait only for the first."""
-        lease = self._next(timeout, self._take_any, least=True)
+        lease = self._next(timeout, again=True)
         if lease is None:
             self._has_ended = False  # another process may write
             why = "the writer closed the channel before it put an item"
@@ -214,25 +211,22 @@ class Reader:
         if not is_exiting() and hasattr(self, "_leases"):
             self.close()
 
-    def _take(self) -> Taken | None:
+    def _take(self, last: int) -> Taken | None:
         leases = self._leases
         if self._ring.is_queue:
-            return protocol.take_next(self._ring, leases.holder, leases.entry, leases.last)
-        return protocol.take_newest(self._ring, leases.holder, leases.last)
+            return protocol.take_next(self._ring, leases.holder, leases.entry, last)
+        return protocol.take_newest(self._ring, leases.holder, last)
 
-    def _take_any(self) -> Taken | None:
-        return protocol.take_newest(self._ring, self._leases.holder, 0)
-
-    def _next(self, timeout: float | None, take: _Take, least: bool = False) -> _Lease | None:
-        """Return the next item's lease, or None at the end; `least`: any item is new enough."""
+    def _next(self, timeout: float | None, again: bool = False) -> _Lease | None:
+        """Return the next item's lease, or None at the end; `again`: or that of the call before."""
         end = deadline(timeout)
         tries = 0
         while True:
             head = self._leases.holder.words[HEAD]
-            lease, is_over = self._try(take)
+            lease, is_over = self._try(again)
             if lease is not None or is_over:
                 return lease
-            tries = self._check_time(end, timeout, tries, 0 if least else self._leases.last)
+            tries = self._check_time(end, timeout, tries, 0 if again else self._leases.last)
             if tries:
                 time.sleep(_LAST_PAUSE)
             left = LONGEST_WAIT if end is None else end - time.monotonic()
@@ -253,7 +247,7 @@ class Reader:
             "Channel.read()", why, "pass a longer timeout=, or check that the writer runs"
         )
 
-    def _try(self, take: _Take) -> tuple[_Lease | None, bool]:
+    def _try(self, again: bool = False) -> tuple[_Lease | None, bool]:
         """Return the lease of an item if there is one, and whether no other will come."""
         leases = self._leases
         leases.free_dropped()
@@ -265,10 +259,11 @@ class Reader:
                 if leases.entry < 0:
                     why = "the reader was closed"
                     raise ChannelClosedError("Channel.read()", why, "call channel.read() again")
-                taken, state = take(), protocol.OPEN
+                last = 0 if again else leases.last
+                taken, state = self._take(last), protocol.OPEN
                 if taken is None:
                     state = protocol.state(leases.holder)
-                    taken = take() if state else None  # it may have been published before the end
+                    taken = self._take(last) if state else None  # it may have been published before the end
                 if taken is not None:
                     leases.counts[taken.slot] += 1
                     lease.slot = taken.slot
