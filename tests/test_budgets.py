@@ -23,7 +23,7 @@ BUDGETS = {
     # variable EAGER_IMPORT (tests of programs that depend on zerocopy).
     # Then for shards of older saves, compressed sources and errors with the right path (users of `save`), and
     # for blocks that overlap (users of `aligned_numpy`).
-    "lines of Python in zerocopy/": 80174,
+    "lines of Python in zerocopy/": 80185,
     "files of Python in zerocopy/": 408,
     "lines of C in zerocopy/": 9876,
     # The first page shows calls that go wrong, each with a test, and all contenders of its picture; phrases

@@ -21,6 +21,7 @@ from zerocopy.channels.ring import FREED, HEAD, WAITING, Ring, Taken
 from zerocopy.errors import ChannelClosedError, ChannelTimeoutError, OptionError, SharedMemoryError
 from zerocopy.errors.tracebacks import public
 from zerocopy.formatting import printable
+from zerocopy.shared.linux import resource
 from zerocopy.shared.reading import was_written
 from zerocopy.shared.segment import Array
 
@@ -53,6 +54,11 @@ class Place(NamedTuple):
     slot_bytes: int
 
 
+def _page_faults() -> int:
+    """Return how many page faults all threads of this process had; 0 if the kernel does not count them."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
 class _Leases:
     """The leases of one reader. Its arrays keep it, so that it outlives the reader.
 
@@ -71,6 +77,7 @@ class _Leases:
         #: Slots to release; -1: the reader has ended.
         self._dropped: deque[int] = deque()
         self.counts = [0] * ring.slots
+        self._faults = [0] * ring.slots
         #: The number of the last item that was taken.
         self.entry, self.last = 0, 0
         if ring.is_queue:
@@ -84,6 +91,12 @@ class _Leases:
         """Return the bytes of a slot as NumPy's array interface."""
         first = self._address + self._place.first_slot + slot * self._place.slot_bytes
         return {"shape": (nbytes,), "typestr": "|u1", "data": (first, False), "version": 3}
+
+    def keep(self, slot: int) -> None:
+        """Count a lease of a slot; the lock is held."""
+        if not self.counts[slot]:
+            self._faults[slot] = _page_faults()
+        self.counts[slot] += 1
 
     def give_back(self, slot: int) -> None:
         """End a lease, or the registration of the reader (-1)."""
@@ -119,8 +132,11 @@ class _Leases:
     def _restore(self, slot: int) -> None:
         """Drop this process's copies of pages that were written, which would hide the next item.
 
-        NumPy's read-only flag does not prevent them: frameworks without such a flag alias the memory.
+        NumPy's read-only flag does not prevent them: frameworks without such a flag alias the memory. The
+        first write to a page is a page fault: without any since the lease began, no page is looked at.
         """
+        if 0 < self._faults[slot] == _page_faults():
+            return
         first = self._place.first_slot + slot * self._place.slot_bytes
         if was_written(self._address + first, self._place.slot_bytes):
             self._mapped.madvise(mmap.MADV_DONTNEED, first, self._place.slot_bytes)
@@ -265,7 +281,7 @@ class Reader:
                     state = protocol.state(leases.holder)
                     taken = self._take(last) if state else None  # it may have been published before the end
                 if taken is not None:
-                    leases.counts[taken.slot] += 1
+                    leases.keep(taken.slot)
                     lease.slot = taken.slot
                     leases.last = taken.number
         finally:
