@@ -58,6 +58,26 @@ def test_the_report_names_the_line_that_copies(tmp_path: Path) -> None:
     assert not list((tmp_path / "run").glob("run-*")), "the private directory is removed"
 
 
+WRITING = """
+import zerocopy as zc
+alias = zc.convert(bytes(80), to="numpy")
+alias.flags.writeable = True
+alias[70] = 1
+"""
+
+
+def test_writes_to_immutable_memory_are_reported(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(WRITING)
+    done = monitor(tmp_path, "--writes", "--", "train.py")
+    assert (done.returncode, done.stdout) == (0, "")
+    write, _, report = done.stderr.partition("zerocopy monitor: train.py ended with")
+    assert "train.py:3 <module>: bytes uint8 (80,) is immutable" in write
+    assert "bytes 64 to 79 of 80 (rows 64 to 79) changed" in write
+    assert "1 call: 80 B aliased" in report
+    assert "changed" not in monitor(tmp_path, "--", "train.py").stderr
+    assert "--writes needs a program" in monitor(tmp_path, "--writes").stderr
+
+
 PROBE = """
 import os, sys
 print(sys.argv, __name__, __file__ if "__file__" in globals() else None, sys.path[0], os.getcwd())
