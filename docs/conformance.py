@@ -111,11 +111,13 @@ def cell(status: str) -> str:
 
 
 def findings(name: str, report: dict[str, Any]) -> list[str]:
-    lines = [f"### {name}\n"]
+    """Return a section: a line for each severity and text, with its cases."""
+    cases: dict[tuple[str, str], list[str]] = {}
     for each in report["findings"]:
         what = each["what"].replace("`", "'").replace("|", "/")
-        lines.append(f"- {each['severity']}, `{each['case']}`: `{what}`")
-    return [*lines, ""]
+        cases.setdefault((each["severity"], what), []).append(f"`{each['case']}`")
+    lines = [f"- {severity}, {', '.join(names)}: `{what}`" for (severity, what), names in cases.items()]
+    return [f"### {name}\n", *lines, ""]
 
 
 def versions(reports: list[dict[str, Any]]) -> list[str]:

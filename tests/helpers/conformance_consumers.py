@@ -116,4 +116,5 @@ def mlx_array(x: Any) -> Any:
 def zerocopy_to_numpy(x: Any) -> Any:
     import zerocopy as zc
 
-    return zc.convert(x, to="numpy")
+    result = zc.convert(x, to="numpy")
+    return next(iter(result.values())) if isinstance(result, dict) else result  # of one column
