@@ -100,9 +100,9 @@ def run(name: str, settings: Settings) -> list[Case]:
 
     def wrong(method: Method) -> str:
         batch = method.statement(names).value()
-        found = list(batch.values()) if isinstance(batch, dict) else batch
-        equal = map(np.array_equal, map(np.asarray, found), map(np.asarray, expected))
-        return "" if all(equal) and len(found) == COLUMNS else "gives other values"
+        columns_of_batch = list(batch.values()) if isinstance(batch, dict) else batch
+        equal = map(np.array_equal, map(np.asarray, columns_of_batch), map(np.asarray, expected))
+        return "" if all(equal) and len(columns_of_batch) == COLUMNS else "gives other values"
 
     contest = Contest()
     case = contest.case(name)

@@ -49,7 +49,7 @@ def dataset(source: Any, to: Target, **options: Any) -> MapDataset:
 
     Raises
     ------
-    ZeroCopyError
+    ZeroCopyError, TypeError
         As :func:`zerocopy.loader`; also if `source` is a stream, and for nulls when rows are read.
 
     Examples
