@@ -67,7 +67,9 @@ def test_the_caller_reads_the_result() -> None:
             self.array = array
 
     consume: Callable[[Any], Any] = lambda producer: Wrapped(np.from_dlpack(producer))  # noqa: E731
-    assert {result.status for result in check_consumer(consume, ["dlpack"]).cases} == {"skipped"}
+    first, *others = check_consumer(consume, ["dlpack"]).cases  # a named protocol that it does not take
+    assert (first.status, first.case) == ("failed", "dlpack.consume-plain")
+    assert {result.status for result in others} == {"skipped"}
     report = check_consumer(consume, ["dlpack"], read=lambda result: result.array)
     assert {result.status for result in report.cases} == {"passed"}
 

@@ -97,8 +97,8 @@ def check_consumer(
     """
     target = consume
     if read is not None:
-        functions = [resolve(each) if isinstance(each, str) else each for each in (consume, read)]
-        target = lambda producer: functions[1](functions[0](producer))  # noqa: E731
+        first, then = (resolve(each) if isinstance(each, str) else each for each in (consume, read))
+        target = lambda producer: then(first(producer))  # noqa: E731
     return check("consumer", target, protocols, allow, timeout)
 
 
@@ -133,8 +133,9 @@ def check(
         raise invalid_value(option, target, str(error), remedy, function=function) from None
     for first in {each.protocol: each for each in reversed(cases)}.values():
         outcome = outcomes[first.id]
-        if protocols is not None and outcome["text"] in (f"no __{first.protocol}__", "no buffer"):
-            outcome.update(status="failed", text=f"the object has {outcome['text']}")
+        absent = outcome["text"] in (f"no __{first.protocol}__", "no buffer")
+        if protocols is not None and (absent or outcome["text"].startswith("it does not take")):
+            outcome.update(status="failed", text=f"{'the object has ' * absent}{outcome['text']}")
     name = target if isinstance(target, str) else getattr(target, "__qualname__", type(target).__name__)
     findings, results = [], []
     for each in cases:

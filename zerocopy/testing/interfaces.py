@@ -79,15 +79,13 @@ def interface_read_only(make: Any) -> None:
 
 def check_buffer(x: Any) -> None:
     """The buffer and the array interface have the same type, strides and values."""
-    fields = getattr(x, "__array_interface__", None)
-    if fields is None or refused(lambda: memoryview(x), TypeError, BufferError, ValueError):
-        return
-    array = as_numpy(memoryview(x))
-    if array is None or not isinstance(fields["shape"], tuple) or not isinstance(fields.get("data"), tuple):
-        return
-    values = read(fields["data"][0], fields["shape"], fields.get("strides"), fields["typestr"])
-    check(values.dtype == array.dtype, f"the buffer has {array.dtype}, the interface {values.dtype}")
-    check(same(values, array), f"the buffer has {array}, the interface {values}")
+    fields = getattr(x, "__array_interface__", {})
+    plain = isinstance(fields.get("shape"), tuple) and isinstance(fields.get("data"), tuple)
+    if plain and not refused(lambda: memoryview(x), TypeError, BufferError, ValueError):
+        array = as_numpy(memoryview(x))
+        values = read(fields["data"][0], fields["shape"], fields.get("strides"), fields["typestr"])
+        agrees = array is None or (values.dtype == array.dtype and same(values, array))
+        check(agrees, f"the buffer has {array!r}, the interface {values!r}")
 
 
 class Buffer(ctypes.Structure):
