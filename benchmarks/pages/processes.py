@@ -70,7 +70,7 @@ def _frame(case: Case, label: str) -> str:
     if entry is None or entry not in case.timed():
         return "-"
     measure, size, _ = case.name.replace(IN_PLACE, "").split(", ")
-    return time(entry) + f", {SIZES[size] / median(entry):.1f} GB/s" * (measure == STREAM)
+    return time(entry) + f", {SIZES[size] / median(entry):.2g} GB/s" * (measure == STREAM)
 
 
 def copies(results: Results) -> str:
