@@ -69,9 +69,24 @@ def parameters_without_list(
         context["body"] = re.sub(pattern, blocks, context["body"], flags=re.DOTALL)
 
 
+def anchors_of_sources(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Correct links from source code to pages: viewcode has one prefix for all names of a module."""
+
+    def corrected(link: re.Match[str]) -> str:
+        path, name, anchor = link.groups()
+        return f'href="{path}{name}.html#{anchor if anchor.startswith(name) else name}"'
+
+    if page.startswith("_modules/"):
+        pattern = r'href="([^"#]*/api/generated/)([\w.]+)\.html#([\w.]+)"'
+        context["body"] = re.sub(pattern, corrected, context["body"])
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the transforms and the function above; Sphinx calls it."""
+    """Register the transforms and the functions above; Sphinx calls it."""
     app.connect("html-page-context", parameters_without_list)
+    app.connect("html-page-context", anchors_of_sources)
     app.add_transform(Pictures)
     app.add_transform(NotebookDownload)
     return {"parallel_read_safe": True}

@@ -99,16 +99,16 @@ COMPARISONS = (
 def against(results: Results) -> str:
     """Return the comparisons of one page, one row each."""
     rows = [_row(each, results) for each in COMPARISONS if each.section in results.cases]
-    return table(_HEADS, [row for row in rows if row]) + f"\n\n{_EXPLAINED}"
+    return table(_HEADS, [row for row in rows if row]) + f"\n\n{_EXPLAINED} {busy(results)}".rstrip()
 
 
 def comparisons(pages: Mapping[str, Results]) -> str:
     """Return the comparisons of all pages, by the name of the page."""
     rows = [_row(each, results, f"{page}.md") for page, each, results in _on(pages)]
-    loaded = [f"[{_title(each.what)}]({page}.md)" for page, each, results in _on(pages) if busy(results)]
+    loaded = [page for page, each, results in _on(pages) if busy(results)]
     text = table(_HEADS, [row for row in rows if row]) + f"\n\n{_EXPLAINED}"
-    pages_loaded = ", ".join(dict.fromkeys(loaded))
-    return text + f" Other programs ran while these were measured: {pages_loaded}." * bool(loaded)
+    links = ", ".join(f"[{page.removesuffix('-benchmarks')}]({page}.md)" for page in dict.fromkeys(loaded))
+    return text + f" Other programs ran during the runs of these pages: {links}." * bool(loaded)
 
 
 def costs(pages: Mapping[str, Results]) -> str:
@@ -206,7 +206,3 @@ def _ratio(value: float) -> str:
 
 def _short(label: str) -> str:
     return label if len(label) <= 60 else f"{label[:57]}..."
-
-
-def _title(what: str) -> str:
-    return what.replace("`", "")

@@ -145,7 +145,7 @@ assert "dtype=None keeps float64" in str(zc.explain(x, to="numpy", dtype="float3
 
 
 def test_home_page_leads_to_the_same_pages() -> None:
-    """Of each reader, except the governance, which GitHub shows beside README."""
+    """Of each reader, except the governance, which GitHub shows next to README."""
     links = [
         {
             row.partition(" | ")[0]: re.findall(r"\]\((?:docs/|\.\./)?([^)]+)\)", row)
