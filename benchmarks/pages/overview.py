@@ -59,7 +59,7 @@ COMPARISONS = (
     Comparison("layout/to-rows", "columns to records", "NumPy, Numba, pandas, polars"),
     Comparison("layout/fresh", "records in new memory", "copies of the same bytes", ("reference",), "every"),
     Comparison("layout/fields", "some fields of records", "NumPy", pairing="every"),
-    Comparison("layout/sizes", "1 to 1,000,000 records", "NumPy", pairing="next"),
+    Comparison("layout/sizes", "1 to 10,000,000 records", "NumPy", pairing="next"),
     Comparison("vectors/lists", "columns of vectors", "code by hand, and libraries"),
     Comparison("rows/batches", "batches of a `DataLoader`", "map-style data sets"),
     Comparison("vectors/images", "images and frames of video", "the library's own call"),
