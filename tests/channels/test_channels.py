@@ -227,7 +227,7 @@ def test_a_reader_that_saw_the_end_of_one_writer_gets_the_item_of_the_next(monke
 def test_a_slot_that_is_written_while_the_channel_is_closed_is_not_published() -> None:
     channel = zc.channel(SPEC, slots=2)
     other = pickle.loads(pickle.dumps(channel))
-    with pytest.raises(ChannelClosedError, match="closed while"), channel.slot() as slot:  # noqa: PT012
+    with pytest.raises(ChannelClosedError, match="this Channel was closed"), channel.slot() as slot:  # noqa: PT012
         channel.close()
         other.put(item(2), timeout=0)
         with pytest.raises(ChannelTimeoutError):
@@ -246,7 +246,7 @@ def test_a_reader_that_has_ended_does_not_keep_items() -> None:
         channel.put(item(0))
     assert [float(batch["t"]) for batch in reader] == [0]
     with pytest.raises(ChannelClosedError, match="all readers of the queue have ended"):
-        channel.put(item(1), timeout=0)
+        zc.channel(channel.handle).put(item(1), timeout=0)
     assert list(reader) == []
 
 
@@ -482,14 +482,14 @@ def test_tables_are_handed_over() -> None:
     assert next(reader).equals(polars.from_arrow(table))
     assert next(reader)["a"].to_list() == [None, 3]
     assert next(reader)["b"].to_list() == [0.5, 1.5, 2.5]
-    with pytest.raises(zc.UnsupportedConversionError, match=r"needs .* bytes, and a slot has"):
-        channel.put(pa.table({"a": [*range(9000)], "b": [0.5] * 9000}))
     with pytest.raises(zc.UnsupportedConversionError, match="cannot be written in place"), channel.slot():
         pass
     texts = pa.table({"s": ["a", None, "longer"]})
     with pytest.raises(ValueError, match="max_bytes"):
         zc.channel(texts.schema, max_rows=3)
     channel = zc.channel(texts.schema, max_bytes=10_000)
+    with pytest.raises(zc.UnsupportedConversionError, match=r"needs .* bytes, and a slot has"):
+        channel.put(pa.table({"s": ["x" * 20_000]}))
     channel.put(texts)
     assert next(channel.read()).equals(texts)
 
@@ -506,6 +506,95 @@ def test_the_most_rows_of_a_schema_fit() -> None:
     full = rows.append_column("c3", pa.array([None] + [0] * 1000, pa.int32()).cast(pa.date32()))
     channel.put(full)
     assert next(channel.read()).equals(full)
+
+
+@pytest.mark.parametrize("readers", [1, 2])
+def test_an_item_that_a_reader_returned_is_not_returned_again(readers: int) -> None:
+    channel = zc.channel(SPEC, readers=readers)
+    for number in range(3):
+        channel.put(item(number))
+    for _ in range(readers - 1):
+        assert next(channel.read(timeout=0))["t"] == 0, "each of the readers that must begin gets it"
+    assert [float(next(channel.read(timeout=0))["t"]) for _ in range(3)] == [0, 1, 2]
+
+
+def test_an_item_whose_conversion_failed_is_not_returned_to_the_next_reader() -> None:
+    pytest.importorskip("torch")
+    pa = pytest.importorskip("pyarrow")
+    channel = zc.channel(like=pa.table({"a": [1, None]}))
+    for value in (None, 1):
+        channel.put(pa.table({"a": pa.array([value], pa.int64())}))
+    with pytest.raises(zc.ZeroCopyError, match="null"):
+        next(channel.read("torch", timeout=0))
+    gc.collect()
+    assert next(channel.read(timeout=0))["a"].to_pylist() == [1]
+
+
+def test_a_channel_that_was_closed_writes_no_other_item() -> None:
+    channel = zc.channel(SPEC)
+    reader = channel.read(timeout=0)
+    channel.put(item(0))
+    channel.close()
+    with pytest.raises(ChannelClosedError, match="this Channel was closed"):
+        channel.put(item(1))
+    with pytest.raises(ChannelClosedError, match="this Channel was closed"), channel.slot():
+        pass
+    channel.close()
+    assert channel.stats().closed
+    zc.channel(channel.handle).put(item(2))
+    assert [float(next(reader)["t"]) for _ in range(2)] == [0, 2]
+
+
+@pytest.mark.parametrize("by_handle", [False, True])
+def test_the_most_rows_are_exact(by_handle: bool) -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"a": [*range(12)]})
+    for options, limit in (
+        ({"spec": table.schema, "max_rows": 10}, 10),
+        ({"like": table.slice(0, 2)}, 2),
+        ({"spec": table.schema, "max_rows": 3, "max_bytes": 4096}, 3),
+    ):
+        channel = zc.channel(**options)
+        writer = zc.channel(channel.handle) if by_handle else channel
+        writer.put(table.slice(0, limit))
+        why = rf"the table has {limit + 1} rows, and the channel takes {limit}\.(?s:.*)max_rows={limit + 1}"
+        with pytest.raises(zc.UnsupportedConversionError, match=why):
+            writer.put(table.slice(0, limit + 1))
+    with pytest.raises(OptionError, match="max_rows="):
+        zc.channel(like=table.slice(0, 0))
+
+
+def test_text_of_each_form_is_put() -> None:
+    pa = pytest.importorskip("pyarrow")
+    forms = [pa.string(), pa.large_string(), pa.string_view()]
+    tables = [pa.table({"a": [1, 2], "s": pa.array(["x" * 20, None], form)}) for form in forms]
+    for table in tables:
+        channel = zc.channel(table.schema, max_bytes=4096)
+        for other in tables:
+            channel.put(other)
+        reader = channel.read()
+        assert all(next(reader).equals(table) for _ in tables)
+        refusal = r"has the columns a: int32, s: string\.(?s:.*)columns of the channel: a: int64, s: string"
+        with pytest.raises(zc.UnsupportedConversionError, match=refusal):
+            channel.put(pa.table({"a": pa.array([1], pa.int32()), "s": ["x"]}))
+
+
+def test_text_without_max_bytes_is_refused_without_another_error() -> None:
+    pa = pytest.importorskip("pyarrow")
+    with pytest.raises(OptionError, match="max_bytes=") as refused:
+        zc.channel(pa.schema({"s": pa.string()}), max_rows=3)
+    assert refused.value.__suppress_context__
+
+
+def test_the_schema_of_polars_is_refused_with_a_fix() -> None:
+    polars = pytest.importorskip("polars")
+    with pytest.raises(OptionError, match=r"the field 'a' is Int64(?s:.*)or like=table"):
+        zc.channel(polars.DataFrame({"a": [1]}).schema, max_rows=3)
+
+
+def test_a_channel_that_is_too_large_is_refused_with_a_fix() -> None:
+    with pytest.raises(zc.errors.SharedMemoryError, match=r"fewer slots= or smaller fields"):
+        zc.channel({"x": ((1 << 50,), "u1")})
 
 
 def test_types_that_numpy_lacks() -> None:
@@ -536,11 +625,11 @@ def test_like_takes_the_arrays_of_a_batch() -> None:
 @pytest.mark.parametrize(
     ("batch", "message"),
     [
-        ({"image": np.ones((4, 3), "u1")}, "the batch is"),
+        ({"image": np.ones((4, 3), "u1")}, r"the batch has the fields \['image'\]"),
         ({"image": np.ones((4, 2), "u1"), "t": 1.0}, "the array of 'image' is"),
         ({"image": np.ones((4, 3), "i1"), "t": 1.0}, "cast or reshape it to"),
         ({"image": np.ones((4, 3), "u1"), "t": 1j}, "complex"),
-        ([1], "the batch is 'list'"),
+        ([1], "the batch is of <class 'list'>"),
     ],
 )
 def test_a_batch_that_does_not_fit_is_refused(channel, batch, message: str) -> None:

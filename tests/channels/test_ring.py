@@ -52,6 +52,20 @@ def explore_successor(mode: str, first: Callable[..., None], items: int = 1, rea
     return model.explore(ring, programs, 1, (*BEGUN, NEVER))
 
 
+def explore_again(items: int) -> int:
+    """A writer that begins again if all readers have ended, and a reader that is followed by another one."""
+    ring = Ring(2, True, 1)
+    programs = [
+        partial(model.write_on, ring, count=items),
+        partial(model.read_queue_again, ring, count=items - 1),
+    ]
+    return model.explore(ring, programs, 0)
+
+
+def test_a_reader_continues_after_an_earlier_one() -> None:
+    assert explore_again(4) > 1_000
+
+
 put_one = partial(model.write, count=1, closes=False)
 
 

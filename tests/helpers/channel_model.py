@@ -90,6 +90,18 @@ def write(ring: Ring, memory: Replay, count: int, closes: bool = True) -> None:
         memory[protocol.CLOSED] = 1
 
 
+def write_on(ring: Ring, memory: Replay, count: int) -> None:
+    """Put `count` items; when all readers have ended, wait for another one."""
+    last = begin(ring, memory)
+    for number in range(last + 1, last + 1 + count):
+        slot = claim(ring, memory)
+        while slot is None:
+            memory.wait()
+            slot = claim(ring, memory)
+        fill(ring, memory, slot, number)
+        protocol.publish(ring, memory, slot, number)
+
+
 def write_after(ring: Ring, memory: Replay, count: int) -> None:
     """Put `count` items and close, after another writer has begun and ended."""
     while not memory[protocol.WRITERS]:
@@ -177,6 +189,32 @@ def read_queue(ring: Ring, memory: Replay, count: int, closed: bool = False) -> 
         last, count = taken.number, count - 1
     if kept is not None:
         release(ring, memory, kept)
+    protocol.leave(ring, memory, entry)
+
+
+def read_queue_again(ring: Ring, memory: Replay, count: int) -> None:
+    """Take an item, end, and take `count` items by another reader: none is repeated or missing."""
+    registered = protocol.register(ring, memory, 1)
+    assert registered is not None
+    entry, last = registered
+    while (taken := protocol.take_next(ring, memory, entry, last)) is None:
+        memory.wait()
+    check(ring, memory, taken, False)
+    release(ring, memory, taken.slot)
+    protocol.leave(ring, memory, entry)
+    registered = protocol.register(ring, memory, 1, taken.number)
+    assert registered is not None
+    entry, last = registered
+    if last < taken.number:
+        raise Broken(f"item {taken.number} is read again")
+    while count:
+        taken = protocol.take_next(ring, memory, entry, last)
+        if taken is None:
+            memory.wait()
+            continue
+        check(ring, memory, taken, False)
+        release(ring, memory, taken.slot)
+        last, count = taken.number, count - 1
     protocol.leave(ring, memory, entry)
 
 

@@ -93,6 +93,7 @@ class Channel:
         # Re-entrant: a finalizer or a signal's handler may abandon a slot, or close, within the section.
         self._lock = forks.lock()
         self._writer: _Writer | None = None
+        self._is_closed = False
         self._readers: dict[Any, Reader] = {}
 
     @classmethod
@@ -189,7 +190,7 @@ class Channel:
         ChannelTimeoutError
             No slot became free in time.
         ChannelClosedError
-            All readers of the queue have ended.
+            All readers of the queue have ended, or this object was closed.
         UnsupportedConversionError
             The batch does not fit the fields; nothing is published.
         """
@@ -248,13 +249,13 @@ class Channel:
             raise
 
     def close(self) -> None:
-        """End writing: readers finish after the last item.
+        """End writing: readers finish after the last item, and this object puts no other one.
 
         A channel to which no process has written is closed too. Without effect if another process writes, or
         was the last to write.
         """
         with self._lock:
-            writer = self._writer
+            self._is_closed, writer = True, self._writer
             if writer is None or not writer.holder.is_usable:
                 if self._memory.words(self._place.words, self._ring.words)[protocol.WRITERS]:
                     return
@@ -295,7 +296,7 @@ class Channel:
         is_waiting = False
         while True:
             with self._lock:
-                if claim.writer is not None and self._writer is not claim.writer:
+                if self._is_closed or (claim.writer is not None and self._writer is not claim.writer):
                     raise self._was_closed(call)
                 claim.writer = writer = self._begin()
                 holder = writer.holder
@@ -335,8 +336,9 @@ class Channel:
         return ChannelTimeoutError(f"{self!r}.{call}()", why, remedy, code="channel-full")
 
     def _was_closed(self, call: str) -> ChannelClosedError:
-        why = "the channel was closed while the item was put"
-        return ChannelClosedError(f"{self!r}.{call}()", why, "close it after the last item")
+        why = "this Channel was closed before the item was put"
+        remedy = "close it after the last item; zc.channel(channel.handle) gives another writer"
+        return ChannelClosedError(f"{self!r}.{call}()", why, remedy)
 
     def _bytes(self, slot: int) -> Array:
         first = self._place.first_slot + slot * self._place.slot_bytes
@@ -386,7 +388,8 @@ class Channel:
         -------
         Reader
             In a queue, it gets every item, beginning with one that some earlier reader has not taken, if
-            there is one. Otherwise it gets the newest item each time.
+            there is one, and that no ended reader of this object took. Otherwise it gets the newest item
+            each time.
 
         Raises
         ------

@@ -45,7 +45,7 @@ def channel(
     readers : int
         Of a queue: how many readers must have begun before an item may be overwritten.
     max_rows : int, optional
-        Of tables whose values all have one size: the most rows. Default: those of `like`.
+        Of tables: the most rows. Values of different sizes need `max_bytes`. Default: the rows of `like`.
     max_bytes : int, optional
         Of tables: the most bytes of one table.
 
@@ -114,18 +114,19 @@ def _items(spec: Any, like: Any, max_rows: int | None, max_bytes: int | None) ->
         return Fields.like(like)
     limits: list[tuple[str, Any]] = [("max_rows", max_rows), ("max_bytes", max_bytes)]
     for name, number in limits:
-        if number is not None and (not isinstance(number, int) or number < 1):
+        if number is not None and (not isinstance(number, int) or not 0 < number < 1 << 60):
             why = f"{name}={printable(repr(number))} is invalid"
-            raise OptionError("channel()", why, "pass an int of 1 or more")
+            raise OptionError("channel()", why, "pass an int from 1 to 2**60 - 1")
     if like is not None:
         table = convert(like, "pyarrow")
         spec = getattr(table, "schema", None)
-        max_rows = getattr(table, "num_rows", 0) if max_rows is None else max_rows
+        if max_rows is None and max_bytes is None:
+            max_rows = getattr(table, "num_rows", None) or None
     if not isinstance(spec, hub().module().Schema):
         why = "it is not a dict of fields, a schema of pyarrow, or a table"
         raise OptionError("channel()", why, 'pass {"t": ((), "f8")}, table.schema, or like=table')
     if max_bytes is not None:
-        return Tables(spec, max_bytes)
+        return Tables(spec, max_bytes, max_rows or 0)
     if max_rows is None:
         why = "a schema does not limit the length of tables"
         raise OptionError("channel()", why, "pass max_rows= or max_bytes=")

@@ -101,7 +101,7 @@ class Fields:
                 name.encode()
             except (TypeError, ValueError, OverflowError, struct.error, ZeroCopyError) as error:
                 why = f"the field {printable(repr(name))} is {printable(repr(field))}: {error}"
-                remedy = 'pass a shape and a dtype: {"image": ((480, 640, 3), "u1"), "t": ((), "f8")}'
+                remedy = 'pass a shape and a dtype: {"image": ((480, 640, 3), "u1")}, or like=table'
                 raise OptionError("channel()", why, remedy) from error
         if not headers:
             raise OptionError("channel()", "there are no fields", 'pass {"t": ((), "f8")}, or like=batch')
@@ -125,8 +125,8 @@ class Fields:
 
     def write(self, slot: Array, batch: Any) -> None:
         if not isinstance(batch, Mapping) or batch.keys() != self._layouts.keys():
-            names = list(batch) if isinstance(batch, Mapping) else type(batch).__qualname__
-            why = f"the batch is {printable(repr(names))}, and the fields are {list(self._layouts)}"
+            given = f"has the fields {list(batch)}" if isinstance(batch, Mapping) else f"is of {type(batch)}"
+            why = f"the batch {printable(given)}, and the channel has the fields {list(self._layouts)}"
             raise UnsupportedConversionError(
                 "", why, "pass a dict with one array for each field", code="other-fields"
             )
@@ -202,13 +202,15 @@ class Tables:
         Its metadata is not compared.
     nbytes : int
         Bytes of a slot.
+    max_rows : int
+        The most rows of a table; 0 without a limit.
     """
 
     form = TABLES
 
-    def __init__(self, schema: Any, nbytes: int) -> None:
-        self._schema = schema
-        self.header: bytes = schema.serialize().to_pybytes()
+    def __init__(self, schema: Any, nbytes: int, max_rows: int = 0) -> None:
+        self._schema, self._max_rows = schema, max_rows
+        self.header: bytes = _LENGTH.pack(max_rows) + schema.serialize().to_pybytes()
         self.nbytes: int = _aligned(nbytes)
 
     @classmethod
@@ -228,19 +230,26 @@ class Tables:
                 if types.is_dictionary(field.type):
                     raise ValueError("the dictionary has any length")
                 bits = field.type.bit_width
-            except ValueError as error:
+            except ValueError:
                 why = f"the values of {field.name!r} ({field.type}) have different lengths"
                 remedy = "pass max_bytes= in place of max_rows=: the most bytes of one table"
-                raise OptionError("channel()", why, remedy) from error
+                raise OptionError("channel()", why, remedy) from None
             nbytes += _aligned(-(-bits * max_rows // 8)) + _aligned(-(-max_rows // 8))
-        return cls(schema, nbytes)
+        return cls(schema, nbytes, max_rows)
 
     def write(self, slot: Array, batch: Any) -> None:
         table = convert(batch, "pyarrow")
-        if not isinstance(table, hub().module().Table) or not table.schema.equals(self._schema):
-            columns = getattr(table, "schema", type(table).__qualname__)
-            why = f"the batch has the columns {printable(repr(str(columns)))}"
-            remedy = f"cast it to the schema of the channel: {printable(repr(str(self._schema)))}"
+        is_table = isinstance(table, hub().module().Table)
+        if not is_table or not table.schema.equals(self._schema):
+            columns = _columns(table.schema) if is_table else type(table).__qualname__
+            if columns != _columns(self._schema):
+                why = f"the batch has the columns {printable(columns)}"
+                remedy = f"cast it to the columns of the channel: {printable(_columns(self._schema))}"
+                raise UnsupportedConversionError("", why, remedy, code="other-fields")
+            table = table.cast(self._schema.with_metadata(table.schema.metadata))
+        if 0 < self._max_rows < table.num_rows:
+            why = f"the table has {table.num_rows:,} rows, and the channel takes {self._max_rows:,}"
+            remedy = f"put parts of it, or create the channel with max_rows={table.num_rows}"
             raise UnsupportedConversionError("", why, remedy, code="other-fields")
         split = to_frames(table.combine_chunks())
         places = [(SAME_BLOCK, 0, 0)] * len(split.frames)
@@ -265,6 +274,13 @@ class Tables:
         return table if to == "pyarrow" and not options else convert(table, to, **options)
 
 
+def _columns(schema: Any) -> str:
+    """Return the names and types of the columns; the forms of text are one type."""
+    texts = {"large_string": "string", "string_view": "string"}
+    types = [texts.get(str(each.type), str(each.type)) + " not null" * (not each.nullable) for each in schema]
+    return ", ".join(f"{name}: {kind}" for name, kind in zip(schema.names, types, strict=True))
+
+
 def items_of(form: int, header: bytes, nbytes: int) -> Items:
     """Return the form of the items that a channel's memory describes."""
     if form == FIELDS:
@@ -272,4 +288,5 @@ def items_of(form: int, header: bytes, nbytes: int) -> Items:
     if form != TABLES:
         raise ValueError("it has items of an unknown form")
     pa = hub().module()
-    return Tables(pa.ipc.read_schema(pa.py_buffer(header)), nbytes)
+    (max_rows,) = _LENGTH.unpack_from(header)
+    return Tables(pa.ipc.read_schema(pa.py_buffer(header[_LENGTH.size :])), nbytes, max_rows)

@@ -46,6 +46,7 @@ _SHORTEST_WAIT = 0.0002
 #: struct flock: type, whence, start, length, process (0 for open file description locks).
 _FLOCK = struct.Struct("hhqqi4x")
 _WORD = 8
+_SMALLER = "free memory, or pass fewer slots= or smaller fields"
 _FUTEX_WAIT, _FUTEX_WAKE, _ALL_WAITERS = 0, 1, (1 << 31) - 1
 #: futex(2) has no function in the C library, and a number for each architecture. A round trip of 4 KiB takes
 #: 0.15 ms with it, and 0.33 ms with sleeps, which other architectures use.
@@ -84,12 +85,15 @@ class ChannelMemory:
     ----------
     bytes : ndarray
         All bytes, writable.
+    taken : int
+        Of a queue: the number of the last item that a reader took which has ended.
     """
 
     def __init__(self, mapped: FileMapping) -> None:
         self._mapped = mapped
         self.bytes: Array = np.frombuffer(mapped, np.uint8)
         self.address: int = mapped.address
+        self.taken = 0
 
     @classmethod
     def create(cls, size: int) -> ChannelMemory:
@@ -102,6 +106,9 @@ class ChannelMemory:
         """
         try:
             room.check(size)
+        except SharedMemoryError as error:
+            raise error.with_context(remedy=_SMALLER) from error.__cause__
+        try:
             mapped = mapped_memfd(NAME, size)
             os.posix_fallocate(mapped.fd, 0, size)
             seal_size(mapped.fd)
@@ -175,8 +182,7 @@ class ChannelMemory:
 def _refusal(task: str, error: Exception) -> SharedMemoryError:
     if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):
         return no_file_descriptor(error)
-    remedy = "free memory, or pass fewer or smaller slots"
-    return SharedMemoryError("", f"the kernel did not {task}: {error}", remedy)
+    return SharedMemoryError("", f"the kernel did not {task}: {error}", _SMALLER)
 
 
 class Holder:

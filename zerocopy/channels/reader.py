@@ -68,7 +68,7 @@ class _Leases:
 
     def __init__(self, memory: ChannelMemory, ring: Ring, place: Place) -> None:
         self.ring = ring
-        self._place = place
+        self._place, self._channel = place, memory
         self.holder = Holder(memory, place.words, ring.words)
         self._mapped = memory.map_privately()
         self._memory: Array = np.frombuffer(self._mapped, np.uint8)
@@ -81,7 +81,7 @@ class _Leases:
         #: The number of the last item that was taken.
         self.entry, self.last = 0, 0
         if ring.is_queue:
-            registered = protocol.register(ring, self.holder, os.getpid())
+            registered = protocol.register(ring, self.holder, os.getpid(), memory.taken)
             if registered is None:
                 why = f"the channel has {protocol.ENTRIES} readers already"
                 raise SharedMemoryError("", why, "close a reader first")
@@ -116,6 +116,7 @@ class _Leases:
     def _free(self, slot: int) -> None:
         if slot < 0:
             if self.ring.is_queue and self.entry >= 0 and self.holder.is_usable:
+                self._channel.taken = max(self._channel.taken, self.last)
                 protocol.leave(self.ring, self.holder, self.entry)
                 self._wake_writer()
             self.entry = -1
@@ -167,7 +168,7 @@ class Reader:
     It is an iterator, and an asynchronous iterator, of batches. It ends when the writer has closed the
     channel and all items were read. A batch aliases the memory of its slot, which is not written again while
     an array of the batch exists in this process. A write to a batch in a framework without read-only arrays
-    changes it for this process only. An item whose conversion fails counts as read.
+    changes it for this process only. An item counts as read when it was returned, or its conversion failed.
     """
 
     def __init__(

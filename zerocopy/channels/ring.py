@@ -209,10 +209,10 @@ def publish(ring: Ring, memory: Memory, slot: int, number: int) -> None:
 # -- a reader ---------------------------------------------------------------------------------------------
 
 
-def register(ring: Ring, memory: Memory, pid: int) -> tuple[int, int] | None:
+def register(ring: Ring, memory: Memory, pid: int, taken: int = 0) -> tuple[int, int] | None:
     """Return the entry of a new reader of a queue, and the number of the item before its first one.
 
-    None if all entries are taken.
+    None if all entries are taken. After the first `Ring.readers` ones, a reader omits items up to `taken`.
     """
     words = memory.words
     for entry in range(ENTRIES):
@@ -227,9 +227,20 @@ def register(ring: Ring, memory: Memory, pid: int) -> tuple[int, int] | None:
         # after it was written.
         memory.is_locked(WRITER)
         last = words[TAKEN]
+        if taken > last and _registrations(ring, memory) > ring.readers:
+            last = taken
         words[ring.entry_word(entry, _POSITION)] = last + 1
         return entry, last
     return None
+
+
+def _registrations(ring: Ring, memory: Memory) -> int:
+    count = 0
+    for entry in range(ENTRIES):
+        if not memory.words[ring.entry_word(entry, _USED)]:
+            break
+        count += memory.words[ring.entry_word(entry, _REGISTRATIONS)]
+    return count
 
 
 def leave(ring: Ring, memory: Memory, entry: int) -> None:
