@@ -57,8 +57,6 @@ def run(names: list[str]) -> None:
             except ValueError as error:
                 print(name, "is not checked:", str(error).splitlines()[0], file=sys.stderr)
                 continue
-            if side == "consumer" and not any(case.status in ("passed", "failed") for case in report.cases):
-                continue
             reports[side][name] = document_of(report)
             RESULTS.write_text(json.dumps(reports, indent=1, sort_keys=True) + "\n", encoding="utf-8")
             print(report, file=sys.stderr)

@@ -95,7 +95,16 @@ def test_a_script_shows_the_finding_without_zerocopy() -> None:
     assert "not ('float32', (8,)" in done.stderr.splitlines()[-1]
 
 
+def test_wrong_values_have_the_severity_of_wrong_values() -> None:
+    report = check_consumer(lambda producer: np.from_dlpack(producer).ravel(), "dlpack")
+    assert severities(report)["dlpack.consume-legacy"] == "wrong value"
+
+
 def test_wrong_arguments_are_refused() -> None:
+    with pytest.raises(
+        OptionError, match=r"it takes none of dlpack, .*; it does not take dlpack: .*\n.*read="
+    ):
+        check_consumer(lambda producer: object())
     with pytest.raises(OptionError, match="protocols"):
         check_consumer("numpy:from_dlpack", ["dlpac"])
     with pytest.raises(OptionError, match="nothing"):

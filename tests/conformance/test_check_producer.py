@@ -8,16 +8,19 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from helpers.paths import ROOT
 
 import zerocopy as zc
 from zerocopy.testing import check_producer
 from zerocopy.testing.cases import PROTOCOLS, cases_of
-from zerocopy.testing.script import script_of
+from zerocopy.testing.memory import get_name, set_name
+from zerocopy.testing.script import PLACEHOLDER, script_of
 
 if not hasattr(os, "fork"):
     pytest.skip("a function of a test is checked in a fork", allow_module_level=True)
@@ -119,13 +122,15 @@ def test_a_finding_names_its_case_and_its_clause_and_has_a_script_that_runs() ->
     ]
     made = "import numpy as np\nclass target(np.ndarray):\n def __new__(cls): return np.ones(3).view(cls)\n"
     made += " def __dlpack_device__(self): return 2, 0\n"
-    script = finding.script.replace("target = ...  # your own\n", made)
+    script = finding.script.replace(PLACEHOLDER, made)
     assert "zerocopy" not in script
     completed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert "Violation: __dlpack_device__() is (2, 0)" in completed.stderr
 
 
-@pytest.mark.parametrize(("make", "text"), [(Killed, "Segmentation fault"), (Hangs, "Timeout")])
+@pytest.mark.parametrize(
+    ("make", "text"), [(Killed, "Segmentation fault"), (Hangs, "it did not end within 1 s; File")]
+)
 def test_a_crash_and_a_hang_are_findings_of_their_case(make: Any, text: str) -> None:
     report = check_producer(lambda: make(), ["dlpack"], timeout=1.0)
     (finding,) = (each for each in report.findings if each.severity == "crash")
@@ -147,6 +152,72 @@ def test_a_protocol_that_is_named_must_be_offered() -> None:
     report = check_producer(Producer, ["dlpack", "arrow_c_stream"])
     assert [finding.case for finding in report.findings] == ["arrow_c_stream.valid"]
     assert report.findings[0].what == "the object has no __arrow_c_stream__"
+    (finding,) = check_producer(object, "dlpack").findings
+    assert (finding.what, finding.severity) == ("the object has no __dlpack__", "wrong value")
+
+
+def test_a_severity_is_that_of_what_happened() -> None:
+    """No device, a refusal of copy=False that consumers do not handle, and a capsule that was used before."""
+
+    class NoDevice:
+        def __dlpack__(self, **options: Any) -> Any:
+            return np.arange(6.0).__dlpack__(**options)
+
+    class Refuses(Producer):
+        def __dlpack__(self, *, copy: bool | None = None, **options: Any) -> Any:
+            if copy is False:
+                raise TypeError("no")
+            return self.x.__dlpack__(copy=copy, **options)
+
+    class Used(Producer):
+        def __dlpack__(self, **options: Any) -> Any:
+            capsule = self.x.__dlpack__(**options)
+            set_name(capsule, {b"dltensor": b"used_dltensor"}.get(get_name(capsule), b"used"))
+            return capsule
+
+    severities = {}
+    for make in (NoDevice, Refuses, Used):
+        for finding in check_producer(make).findings:
+            severities[make.__name__, finding.case] = finding.severity
+    assert severities["NoDevice", "dlpack.device"] == "wrong value"
+    assert severities["Refuses", "dlpack.copy"] == "wrong error class"
+    used = {severity for (name, _), severity in severities.items() if name == "Used"}
+    assert used == {"wrong value"}
+
+
+def test_a_report_shortens_what_happened_and_not_addresses() -> None:
+    class Many(Producer):
+        def __dlpack__(self, **options: Any) -> Any:
+            raise ValueError(" ".join(map(str, range(1000))))
+
+    report = check_producer(Many)
+    assert report.findings[0].what.endswith("999")
+    lines = str(report).splitlines()
+    assert sum(line.startswith("    ") for line in lines) == 3 * len(report.findings)
+    addresses = {finding.clause.partition("(")[2].partition(")")[0] for finding in report.findings}
+    assert all(any(address in line for line in lines) for address in addresses)
+
+
+def run_suite(folder: Path, producer: str) -> str:
+    """Run the tests of `zerocopy.testing` as the command pytest, without the current folder on the path."""
+    options = ["-q", "-p", "no:cacheprovider", "-p", "zerocopy.pytest_plugin", "--pyargs", "zerocopy.testing"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
+    command = [sys.executable, "-m", "pytest", *options, "--producer", producer]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True).stdout
+
+
+def test_the_suite_of_pytest_imports_from_the_current_folder(tmp_path: Path) -> None:
+    (tmp_path / "imglib.py").write_text(
+        "import numpy as np\n\n\nclass Image:\n"
+        "    def __dlpack__(self, **options):\n        return np.ones(3).__dlpack__(**options)\n"
+    )
+    output = run_suite(tmp_path, "imglib:Image")
+    assert "wrong value: the object has no __dlpack_device__" in output, output
+    assert "class Violation" not in output  # its script
+    assert "zerocopy check imglib:Image --scripts" in output
+    output = run_suite(tmp_path, "imglib:nothing")
+    assert output.count("module 'imglib' has no attribute 'nothing'") == 1, output
+    assert "1 error" in output
 
 
 @pytest.mark.parametrize(
@@ -156,8 +227,12 @@ def test_a_protocol_that_is_named_must_be_offered() -> None:
         ((lambda: 1 / 0,), "ZeroDivisionError"),
         ((Producer, ["dlpak"]), 'did you mean protocols="dlpack"?'),
         ((Producer, None, {"dlpack.devise": "why"}), 'did you mean allow="dlpack.device"?'),
+        ((object,), "it offers none of dlpack, dlpack_c_exchange_api,"),
+        ((Producer(),), "'Producer' is not a function.\n  To fix: pass a function, such as the class"),
+        (("numpy",), 'To fix: write "numpy:name"'),
+        (("numpy:pi",), "'float' object is not callable.\n  To fix: name a function or a class"),
     ],
-    ids=["module", "raises", "protocol", "case"],
+    ids=["module", "raises", "protocol", "case", "nothing", "object", "no name", "value"],
 )
 def test_wrong_arguments_raise(arguments: Any, text: str) -> None:
     options = {"allow": arguments[2]} if len(arguments) > 2 else {}

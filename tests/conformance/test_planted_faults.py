@@ -33,7 +33,7 @@ FAULTS = {
     "dlpack-versioned-unasked": ("dlpack.versions", VERSION),
     "dlpack-max-version-refused": ("dlpack.versions", VERSION),
     "dlpack-version-zero": ("dlpack.values", WRONG),
-    "dlpack-version-too-new": ("dlpack.values", WRONG),
+    "dlpack-version-too-new": ("dlpack.values", VERSION),
     "dlpack-read-only-unflagged": ("dlpack.read_only", FLAG),
     "dlpack-copied-unflagged": ("dlpack.copy", FLAG),
     "dlpack-copy-false-copies": ("dlpack.copy", FLAG),

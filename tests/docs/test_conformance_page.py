@@ -22,7 +22,8 @@ def test_the_page_is_that_of_the_results() -> None:
 def test_the_results_have_functions_and_cases_that_exist(side: str) -> None:
     functions = set(SCRIPT["makers"](SCRIPT["MODULES"][side]))
     assert set(RESULTS[side]) <= functions
-    assert side == "consumer" or set(RESULTS[side]) == functions  # which can have all cases skipped
+    absent = {"awkward_array", "datasets_table", "tensorflow_variable"}  # they offer none of the protocols
+    assert side == "consumer" or functions - set(RESULTS[side]) == absent
     ids = {case.id for case in cases_of(side)}
     wrong = [name for name, report in RESULTS[side].items() if not set(report["cases"]) <= ids]
     assert not wrong, "python docs/conformance.py run"

@@ -14,7 +14,9 @@ from zerocopy.protocols.arrow_c import ArrowArray, ArrowArrayStream, ArrowDevice
 from zerocopy.protocols.arrow_schema import ArrowSchema, read_schema, read_struct
 from zerocopy.testing.cases import Skip, case, check
 from zerocopy.testing.memory import (
+    KEPT,
     Callback,
+    address_of,
     as_numpy,
     check_leak,
     get_name,
@@ -36,7 +38,6 @@ NAMES = {"arrow_c_array": b"arrow_array", "arrow_c_stream": b"arrow_array_stream
 NAMES["arrow_c_device_array"] = b"arrow_device_array"
 Call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 Text = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
-KEPT: list[Any] = []  # callbacks and schemas, which live as long as a producer may use them
 
 
 def content(field: Any, array: Any) -> list[Any]:
@@ -143,8 +144,7 @@ class Exported:
             struct.from_address(address).release = original
             Callback(original)(address)
 
-        KEPT.append(Callback(counted))
-        self.owner.release = ctypes.cast(KEPT[-1], ctypes.c_void_p).value
+        self.owner.release = address_of(counted)
         return calls
 
 
@@ -156,8 +156,8 @@ def requested(format: bytes) -> Any:
         ArrowSchema.from_address(address).release = None
 
     new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-    KEPT.extend([schema, Callback(release)])
-    schema.release = ctypes.cast(KEPT[-1], ctypes.c_void_p).value
+    KEPT.append(schema)
+    schema.release = address_of(release)
     return new(("PyCapsule_New", ctypes.pythonapi))(ctypes.addressof(schema), b"arrow_schema", None)
 
 

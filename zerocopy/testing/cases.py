@@ -71,6 +71,6 @@ def cases_of(side: str) -> list[Case]:
     return [each for each in CASES.values() if each.side == side]
 
 
-def check(condition: object, text: str) -> None:
+def check(condition: object, text: str, *severity: str) -> None:
     if not condition:
-        raise Violation(text)
+        raise Violation(text, *severity)

@@ -33,7 +33,7 @@ def check_producer(
         Returns a new array or table at each call, with the same values: an import string such as
         ``"mylib:make_array"``, or a callable. If it takes ``dtype=`` and ``shape=``, cases ask for other
         types and shapes, as ``make(dtype="float32", shape=(0, 3))``.
-    protocols : iterable of str, optional
+    protocols : str or iterable of str, optional
         Names of attributes without underscores, and ``"buffer"``. A protocol that is named and not offered
         is a finding. Default: the protocols that the object offers.
     allow : mapping of str to str, optional
@@ -49,7 +49,8 @@ def check_producer(
     Raises
     ------
     OptionError
-        `make` cannot be imported or raises; or a protocol or a case of `allow` does not exist.
+        `make` cannot be imported, raises, or returns an object with none of the protocols; or a protocol or
+        a case of `allow` does not exist.
 
     Examples
     --------
@@ -88,7 +89,8 @@ def check_consumer(
     Raises
     ------
     OptionError
-        `consume` cannot be imported; or a protocol or a case of `allow` does not exist.
+        `consume` cannot be imported, or takes none of the protocols; or a protocol or a case of `allow` does
+        not exist.
 
     Examples
     --------
@@ -104,14 +106,15 @@ def check_consumer(
 
 def check(
     side: str,
-    target: str | Callable[..., Any],
+    target: Any,
     protocols: Iterable[str] | None,
     allow: Mapping[str, str] | None,
     timeout: float,
 ) -> Report:
     """Run the cases of one side."""
     function, option = f"check_{side}", "make" if side == "producer" else "consume"
-    protocols = None if protocols is None else [*protocols]
+    if protocols is not None:
+        protocols = [protocols] if isinstance(protocols, str) else [*protocols]
     for name in protocols or ():
         if name not in PROTOCOLS:
             why = f"protocols must be names from {', '.join(PROTOCOLS)}"
@@ -123,19 +126,26 @@ def check(
             raise invalid_value(
                 "allow", name, f"{name!r} is not the id of a case", "see the report's cases", every, function
             )
-    if not (isinstance(target, str) or hasattr(os, "fork")):
-        why, remedy = "this system has no fork", 'pass an import string: "mylib:name"'
-        raise invalid_value(option, target, why, remedy, function=function)
+    if refusal := _refusal_of(target):
+        raise invalid_value(option, target, *refusal, function=function)
     try:
         outcomes, versions = run_cases(target, side, [each.id for each in cases], timeout)
     except TargetError as error:
-        remedy = "fix the function, or run it by itself to see the whole traceback"
+        remedy = "name a function or a class, and run it by itself to see the whole traceback"
         raise invalid_value(option, target, str(error), remedy, function=function) from None
-    for first in {each.protocol: each for each in reversed(cases)}.values():
-        outcome = outcomes[first.id]
-        absent = outcome["text"] in (f"no __{first.protocol}__", "no buffer")
-        if protocols is not None and (absent or outcome["text"].startswith("it does not take")):
-            outcome.update(status="failed", text=f"{'the object has ' * absent}{outcome['text']}")
+    firsts = {each.protocol: outcomes[each.id] for each in reversed(cases)}
+    reasons = ("no __", "no buffer", "it does not take")
+    absent = [outcome for outcome in firsts.values() if outcome["text"].startswith(reasons)]
+    if protocols is None and len(absent) == len(firsts):
+        why = f"it {'offers' if side == 'producer' else 'takes'} none of {', '.join(reversed(firsts))}"
+        remedy = "return an object with one of them"
+        if side == "consumer":
+            why += f"; {outcomes[cases[0].id]['text']}"
+            remedy = "pass a function that takes one of them, or read= for its results"
+        raise invalid_value(option, target, why, remedy, function=function)
+    for outcome in absent if protocols is not None else ():
+        text = f"the object has {outcome['text']}" if side == "producer" else outcome["text"]
+        outcome.update(status="failed", text=text, severity="wrong value")
     name = target if isinstance(target, str) else getattr(target, "__qualname__", type(target).__name__)
     findings, results = [], []
     for each in cases:
@@ -149,6 +159,18 @@ def check(
         results.append(CaseResult(each.id, each.protocol, status, reason))
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     return Report(name, side, tuple(findings), tuple(results), versions)
+
+
+def _refusal_of(target: Any) -> tuple[str, str] | None:
+    """Return why a target cannot be called in a child process, and the fix."""
+    if isinstance(target, str):
+        fix = f'write "{target.rstrip(":")}:name"'
+        return None if target.partition(":")[2] else ("it has no name after the module", fix)
+    if not callable(target):
+        return f"{type(target).__qualname__!r} is not a function", "pass a function, such as the class"
+    if not hasattr(os, "fork"):
+        return "this system has no fork", 'pass an import string: "mylib:name"'
+    return None
 
 
 def read_allowed(path: str) -> dict[str, str]:

@@ -32,6 +32,7 @@ run_here(**request)
 """
 #: glibc fills memory that is freed, and Python uses its heap, so that reads of freed memory are found.
 _CHECKED_HEAP = {"MALLOC_PERTURB_": "170", "PYTHONMALLOC": "malloc"}
+_IMPORTS = 300  #: more seconds for the imports of a target
 
 
 class TargetError(Exception):
@@ -62,13 +63,13 @@ def run_cases(target: Target, side: str, ids: list[str], timeout: float) -> tupl
             if "id" in line:
                 outcomes[line["id"]] = line
         if not lines:
-            raise TargetError(_crash_text(status, errors))
+            raise TargetError(_crash_text(status, errors, timeout + _IMPORTS))
         done, pending = pending, [each for each in pending if each not in outcomes]
         if not pending and status == 0:
             break
         case = pending[0] if pending else done[-1]
         before = done[: done.index(case)]
-        text = _crash_text(status, errors) + (f"; after {', '.join(before)}" if before else "")
+        text = _crash_text(status, errors, timeout) + (f"; after {', '.join(before)}" if before else "")
         crashes[case] = {"status": "failed", "severity": "crash", "text": text}
         if not before:  # a case that follows others runs again, in a process of its own
             outcomes[case] = crashes[case]
@@ -107,7 +108,7 @@ def run_here(target: Any, side: str, ids: list[str], timeout: float, out: str) -
     cases_of(side)
     gc.freeze()  # collections look at the objects of cases alone
     with open(out, "a", encoding="utf-8", buffering=1) as file:
-        faulthandler.dump_traceback_later(timeout + 300, exit=True, file=2)  # imports take long
+        faulthandler.dump_traceback_later(timeout + _IMPORTS, exit=True, file=2)
         try:
             target = resolve(target) if isinstance(target, str) else target
             made = target() if side == "producer" else target
@@ -146,11 +147,12 @@ def _versions(made: Any) -> dict[str, str]:
     return {"python": sys.version.split()[0]} | {name: str(v) for name, v in versions.items() if v}
 
 
-def _crash_text(status: int, errors: str) -> str:
+def _crash_text(status: int, errors: str, timeout: float) -> str:
     """Return how a process ended, with the lines of faulthandler that say where."""
     lines = [line.strip() for line in errors.splitlines()]
-    shown = [
-        line for line in lines if line.startswith(("Fatal Python error", "Timeout (", "free()", "double"))
-    ]
+    ended = f"the process ended with {'signal' if status < 0 else 'status'} {abs(status)}"
+    if any(line.startswith("Timeout (") for line in lines):
+        ended = f"it did not end within {timeout:g} s"
+    shown = [line for line in lines if line.startswith(("Fatal Python error", "free()", "double"))]
     shown += [line for line in lines if line.startswith("File ")][:2]
-    return "; ".join([f"the process ended with {'signal' if status < 0 else 'status'} {abs(status)}", *shown])
+    return "; ".join([ended, *shown])

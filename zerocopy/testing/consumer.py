@@ -16,9 +16,8 @@ from zerocopy.protocols.arrow_c import ArrowArray, ArrowArrayStream, ArrowDevice
 from zerocopy.protocols.arrow_schema import ArrowSchema
 from zerocopy.protocols.dlpack import DLManagedTensor, DLManagedTensorVersioned
 from zerocopy.testing.cases import Skip, Violation, case
-from zerocopy.testing.memory import Callback, Interface
+from zerocopy.testing.memory import KEPT, Callback, Interface, address_of
 
-KEPT: list[Any] = []  #: _Structs and callbacks, which consumers may use until the process ends.
 LOST: list[str] = []  #: Errors that were set when a callback ran.
 BUGS = ("Assertion", "Attribute", "Index", "Key", "Unicode", "Memory", "System")  #: Errors, but no refusals.
 
@@ -74,8 +73,7 @@ def callback(function: Callable[[Any], Any]) -> Any:
             error_set[:] = [None, None, None]
         function(address)
 
-    KEPT.append(Callback(called))
-    return ctypes.cast(KEPT[-1], ctypes.c_void_p).value
+    return address_of(called)
 
 
 def capsule(struct: Any, name: bytes, destroy: Callable[[int], Any]) -> Any:
@@ -118,8 +116,8 @@ def examine(consume: Any, memory: Memory, export: Callable[..., Any], changes: d
     if not refused and (values := read(result, memory)) != memory.expected:
         for buffer, before in memory.overwritten:
             buffer[:] = before
-        late = read(result, memory) == memory.expected
-        raise Violation(f"it returns {values}, not {memory.expected}", "use after free" if late else severity)
+        kind = "use after free" if read(result, memory) == memory.expected else "wrong value"
+        raise Violation(f"it returns {values}, not {memory.expected}", kind)
     if not (refused or memory.array.flags.writeable):
         values = as_array(result)
         if values.flags.writeable and np.may_share_memory(values, memory.raw):

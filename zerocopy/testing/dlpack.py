@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -13,6 +12,7 @@ from zerocopy.protocols.dlpack import DLManagedTensor, DLManagedTensorVersioned
 from zerocopy.testing.cases import Skip, Violation, case, check
 from zerocopy.testing.memory import (
     Callback,
+    address_of,
     as_numpy,
     check_leak,
     get_name,
@@ -37,31 +37,33 @@ LATEST = (1, 2)
 #: Letters of NumPy's types by DLPack's codes: int, uint, float, opaque, bfloat, complex, bool.
 KINDS = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
 READ_ONLY, IS_COPIED = 1, 2
+WRONG = "wrong value"  # of a capsule, whatever the case looks for
 
 
 class Tensor:
     """The description of an unconsumed capsule."""
 
     def __init__(self, capsule: Any) -> None:
-        check(type(capsule).__name__ == "PyCapsule", f"__dlpack__ returns {type(capsule).__name__}")
+        check(type(capsule).__name__ == "PyCapsule", f"__dlpack__ returns {type(capsule).__name__}", WRONG)
         self.capsule: Any = capsule
         self.name = get_name(capsule)
-        check(self.name in USED, f"the capsule is named {self.name!r}")
+        check(self.name in USED, f"the capsule is named {self.name!r}", WRONG)
         self.versioned = self.name == b"dltensor_versioned"
         struct = DLManagedTensorVersioned if self.versioned else DLManagedTensor
         self.address = get_pointer(capsule, self.name)
         self.managed: Any = struct.from_address(self.address)
         self.version = (self.managed.major, self.managed.minor) if self.versioned else (0, 0)
-        check(not self.versioned or self.version[0], f"a struct with a version has {self.version}")
-        check(self.version[0] <= LATEST[0], f"the struct has version {self.version}, which was not asked for")
+        check(not self.versioned or self.version[0], f"a struct with a version has {self.version}", WRONG)
+        later = f"the struct has version {self.version}, which was not asked for"
+        check(self.version[0] <= LATEST[0], later, "version not negotiated")
         self.flags = self.managed.flags if self.versioned else 0
         tensor = self.managed.dl_tensor
         self.device = (tensor.device_type, tensor.device_id)
         self.dtype = (tensor.code, tensor.bits, tensor.lanes)
-        check(0 <= tensor.ndim <= 64, f"ndim is {tensor.ndim}")
-        check(tensor.shape or not tensor.ndim, "the shape is NULL")
+        check(0 <= tensor.ndim <= 64, f"ndim is {tensor.ndim}", WRONG)
+        check(tensor.shape or not tensor.ndim, "the shape is NULL", WRONG)
         self.shape = tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ()
-        check(min(self.shape, default=0) >= 0, f"the shape is {self.shape}")
+        check(min(self.shape, default=0) >= 0, f"the shape is {self.shape}", WRONG)
         self.has_strides = bool(tensor.strides)
         self.strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides and tensor.ndim else None
         self.data = (tensor.data or 0) + tensor.byte_offset
@@ -96,13 +98,8 @@ class Tensor:
             if len(calls) == 1:
                 Callback(deleter)(address)
 
-        callback = Callback(counted)
-        self.managed.deleter = ctypes.cast(callback, ctypes.c_void_p).value
-        KEPT.append(callback)
+        self.managed.deleter = address_of(counted)
         return calls
-
-
-KEPT: list[Any] = []  # callbacks live as long as a capsule may call them
 
 
 def export(x: Any, **options: Any) -> Any:
@@ -140,9 +137,10 @@ def dlpack_device(make: Any) -> None:
     """``__dlpack_device__`` is a pair of integers, that of the capsule."""
     x = made(make, "dlpack")
     next(tensors(x))
+    check(hasattr(x, "__dlpack_device__"), "the object has no __dlpack_device__")
     device = x.__dlpack_device__()
-    check(isinstance(device, tuple) and len(device) == 2, f"__dlpack_device__() is {device!r}")
-    check(all(isinstance(part, int) for part in device), f"__dlpack_device__() is {device!r}")
+    pair = isinstance(device, tuple) and len(device) == 2 and all(isinstance(part, int) for part in device)
+    check(pair, f"__dlpack_device__() is {device!r}")
     for tensor in tensors(x):
         check(tensor.device == device, f"__dlpack_device__() is {device}, the capsule's is {tensor.device}")
 
@@ -225,9 +223,13 @@ def dlpack_keywords(make: Any) -> None:
 
 @case("dlpack.copy", "flag ignored", EXPORT + ", copy=")
 def dlpack_copy(make: Any) -> None:
-    """copy=True copies and sets the flag IS_COPIED; copy=False does not copy."""
+    """copy=True copies and sets the flag IS_COPIED; copy=False does not copy; BufferError refuses."""
     x = made(make, "dlpack")
-    tensor, copied = next(tensors(x)), Tensor(export(x, copy=True, max_version=LATEST))
+    # The case dlpack.keywords reports that it lacks the keyword.
+    tensor, _ = next(tensors(x)), export(x, copy=None, max_version=LATEST)
+    for copy in (True, False):
+        refused(partial(x.__dlpack__, copy=copy, max_version=LATEST), BufferError)
+    copied = Tensor(export(x, copy=True, max_version=LATEST))
     if 0 not in tensor.shape:
         check(copied.data != tensor.data, "copy=True returns the same memory")
     check(same(copied.values(), tensor.values()), "copy=True changes the values")

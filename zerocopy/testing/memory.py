@@ -23,6 +23,13 @@ set_name = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
 )
 #: A deleter or a release callback. ctypes releases the GIL for the call, as threads without it call them.
 Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+KEPT: list[Any] = []  #: callbacks and structs, which the other side may use until the process ends
+
+
+def address_of(function: Callable[[int], None]) -> int | None:
+    """Return the address of a function as a C callback."""
+    KEPT.append(Callback(function))
+    return ctypes.cast(KEPT[-1], ctypes.c_void_p).value
 
 
 def made(make: Any, protocol: str) -> Any:

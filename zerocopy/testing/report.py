@@ -6,6 +6,8 @@ import json
 import textwrap
 from collections import Counter
 from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Any
 from xml.etree import ElementTree
 
 from zerocopy.formatting import printable
@@ -112,12 +114,15 @@ class Report:
         numbers = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         lines = [*_wrapped(f"{self.side} {self.target}: {numbers}"), *_wrapped(versions, "  ")]
-        for finding in self.findings:
-            lines += ["", *_wrapped(f"{finding.severity}: {finding.case}")]
-            lines += [*_wrapped(finding.what, "  "), *_wrapped(finding.clause, "  ")]
+        for title, findings in groupby(self.findings, lambda each: f"{each.severity}: {each.clause}"):
+            lines += ["", *_wrapped(title)]
+            for finding in findings:
+                lines += [*_wrapped(finding.case, "  "), *_wrapped(" ".join(finding.what.split()), "    ", 3)]
         return "\n".join(lines)
 
 
-def _wrapped(text: str, indent: str = "") -> list[str]:
-    wrapper = textwrap.TextWrapper(80, initial_indent=indent, subsequent_indent=indent or "  ")
+def _wrapped(text: str, indent: str = "", max_lines: int | None = None) -> list[str]:
+    """Return lines in which addresses are whole."""
+    options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False, "placeholder": " ..."}
+    wrapper = textwrap.TextWrapper(80, indent, indent or "  ", max_lines=max_lines, **options)
     return [each for line in printable(text, "\n").splitlines() for each in wrapper.wrap(line)]

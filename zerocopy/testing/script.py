@@ -11,6 +11,8 @@ from zerocopy.testing.cases import Case
 
 #: Names that scripts import: the reader of Arrow's types is too long for them.
 READERS = ("check_array", "read_schema", "read_struct")
+#: For a target that is a function: its script cannot import it.
+PLACEHOLDER = 'target = ...  # your own; it needs no edit if the target is a text, "mylib:make_array"'
 
 
 def script_of(case: Case, target: str) -> str:
@@ -21,7 +23,7 @@ def script_of(case: Case, target: str) -> str:
     _collect(run.__module__, run.__name__, imports, parts)
     call = f"{run.__name__}({', '.join([*map(repr, given), 'target'])})"
     module, _, attribute = target.partition(":")
-    get = f"import {module}\n\ntarget = {module}.{attribute}" if attribute else "target = ...  # your own"
+    get = f"import {module}\n\ntarget = {module}.{attribute}" if attribute else PLACEHOLDER
     lines = [f"# {case.clause}", "from __future__ import annotations", "", *imports, get]
     return "\n".join([*lines, *(f"\n{text}" for text in parts.values() if text), "", call, ""])
 

@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from functools import cache
+import sys
 
 import pytest
 
-from zerocopy.testing.cases import cases_of
+from zerocopy.errors import OptionError
 from zerocopy.testing.check import check, read_allowed
-from zerocopy.testing.report import Report
+from zerocopy.testing.report import CaseResult, Report
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    sides = [side for side in ("producer", "consumer") if metafunc.config.getoption(side)]
-    names = [(side, case.id) for side in sides for case in cases_of(side)]
-    metafunc.parametrize(("side", "name"), names, ids=[name for _, name in names])
+    """Run the cases: a target that cannot be checked is one error, before the tests."""
+    sys.path.insert(0, "")  # as the command does
+    config, results = metafunc.config, []
+    for side in filter(config.getoption, ("producer", "consumer")):
+        try:
+            allow = read_allowed(path) if (path := config.getoption("--allow")) else None
+            report = check(side, config.getoption(side), None, allow, 60.0)
+        except OptionError as error:
+            raise pytest.Collector.CollectError(str(error)) from None
+        results += [(side, report, result) for result in report.cases]
+    metafunc.parametrize(("side", "report", "result"), results, ids=[result.case for *_, result in results])
 
 
-@cache
-def report_of(side: str, target: str, allow: str | None) -> Report:
-    return check(side, target, None, read_allowed(allow) if allow else None, 60.0)
-
-
-def test_case(side: str, name: str, pytestconfig: pytest.Config) -> None:
-    report = report_of(side, pytestconfig.getoption(side), pytestconfig.getoption("--allow"))
-    (result,) = (each for each in report.cases if each.case == name)
+def test_case(side: str, report: Report, result: CaseResult) -> None:
     if result.status in ("skipped", "allowed"):
         pytest.skip(f"{result.status}: {result.reason}")
     for finding in report.findings:
-        if finding.case == name and finding.severity != "optional":
-            pytest.fail(
-                f"{finding.severity}: {finding.what}\n{finding.clause}\n\n{finding.script}", pytrace=False
-            )
+        if finding.case == result.case and finding.severity != "optional":
+            options = "--scripts" + " --consumer" * (side == "consumer")
+            text = f"{finding.severity}: {finding.what}\n{finding.clause}"
+            pytest.fail(f"{text}\nIts script: zerocopy check {report.target} {options}", pytrace=False)
