@@ -16,6 +16,7 @@ from helpers.monitor_samples import card, cards, process, sample
 from helpers.paths import ROOT
 
 import zerocopy as zc
+from zerocopy.audit.forbid import CopyGuard
 from zerocopy.formatting import printable
 from zerocopy.monitor.conversion import ConversionRow
 from zerocopy.monitor.report import Snapshot, html_table, text_table
@@ -194,6 +195,8 @@ def representations() -> Iterator[tuple[str, Callable[[], str]]]:
         lambda: repr(zc.converter(np.zeros(2), "numpy", dtype={HOSTILE: "f4"})),
     )
     yield "loading/loader.py Loader", loader
+    yield "loading/map_style.py MapDataset", data_set
+    yield "audit/forbid.py CopyGuard", lambda: repr(CopyGuard(0, [], HOSTILE))
     yield "loading/dataset.py Group", lambda: str(Group(1, HOSTILE))
     write = Write(HOSTILE, 1, HOSTILE, HOSTILE, HOSTILE, 8, HOSTILE, ((0, 8),), ((0, 1),))
     yield "monitor/writes.py Write", lambda: str(write)
@@ -204,6 +207,12 @@ def representations() -> Iterator[tuple[str, Callable[[], str]]]:
 class Text:
     def __repr__(self) -> str:
         return HOSTILE
+
+
+def data_set() -> str:
+    made: Any = zc.dataset(np.zeros(8), "numpy")
+    made._name = HOSTILE
+    return repr(made)
 
 
 def loader() -> str:

@@ -216,7 +216,7 @@ def _load_entry_points() -> None:
             add(loaded() if isinstance(loaded, type) else loaded, replaces=False)
 
 
-def by_name(to: Any) -> Framework:
+def by_name(to: Any, option: str = "to") -> Framework:
     """Return the framework that the argument ``to`` names.
 
     Parameters
@@ -231,8 +231,8 @@ def by_name(to: Any) -> Framework:
     """
     if (framework := find(to)) is not None:
         return framework
-    name = getattr(to, "__name__", to)
-    raise UnknownFrameworkError(f"to={to!r}", "it is not the name of a known framework", suggest(str(name)))
+    why = "it is not the name of a known framework"
+    raise UnknownFrameworkError(f"{option}={to!r}", why, suggest(str(getattr(to, "__name__", to))))
 
 
 def find(to: Any) -> Framework | None:

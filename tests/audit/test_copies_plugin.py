@@ -49,9 +49,9 @@ def test_is_not_guarded():
 """
 
 
-def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *options: str, program: str = PROGRAM) -> subprocess.CompletedProcess[str]:
     file = folder / "test_program.py"
-    file.write_text(PROGRAM, encoding="utf-8")
+    file.write_text(program, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", *PLUGIN, "-p", "no:cacheprovider", "--strict-markers"]
     return subprocess.run(
         [*command, "-c", "/dev/null", f"--rootdir={folder}", *options, str(file)],
@@ -68,7 +68,7 @@ def test_marked_tests_fail_at_the_line_that_copies(tmp_path: Path) -> None:
     lines = re.findall(r"^\S*test_program\.py:(\d+): in", output, re.M)
     assert [int(line) for line in lines] == FAILED, output
     assert "To fix: zc.convert(x.astype(x.dtype.newbyteorder('=')), \"numpy\")" in output
-    assert "leave out copy=True; or zc.forbid_copies(over=8192) allows it" in output
+    assert "leave out copy=True; or @pytest.mark.zero_copy(max_bytes=8192) allows it" in output
     assert "= copies =" not in output
 
 
@@ -88,6 +88,36 @@ def test_report_of_lines(tmp_path: Path, options: list[str]) -> None:
     assert f"{5 * number} calls: 0 B aliased, {28 * number} KiB copied" in report
     assert "why: the byte order (>f8) is not native" in report
     assert "fix: x.astype(x.dtype.newbyteorder('=')) swaps the bytes once" in report
+
+
+WRONG = """
+import numpy as np, pytest, zerocopy as zc
+
+@pytest.mark.zero_copy(maxbytes=5)
+def test_name(): ...
+
+@pytest.mark.zero_copy(max_bytes="10 kilo")
+def test_size(): ...
+
+@pytest.mark.zero_copy(also="pytorch")
+def test_framework(): ...
+
+def copy(order):
+    return zc.convert(np.arange(1024.0)[::order], "numpy", copy=True)
+
+def test_reason():
+    copy(1)
+    with pytest.raises(zc.errors.CopyRequiredError), zc.forbid_copies():
+        copy(1)
+"""
+
+
+def test_wrong_options_of_the_mark_and_a_reason_beside_a_forbidden_copy(tmp_path: Path) -> None:
+    output = run(tmp_path, "--copies", "--tb=line", program=WRONG).stdout
+    assert "zero_copy() got an unexpected keyword argument 'maxbytes'; did you mean 'max_bytes'?" in output
+    assert "max_bytes='10 kilo': it is not a size" in output
+    assert "also='pytorch': it is not the name of a known framework" in output
+    assert "why: copy=True was passed" in output.partition("= copies =")[2]
 
 
 def test_report_without_copies(tmp_path: Path) -> None:

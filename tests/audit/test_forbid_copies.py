@@ -390,6 +390,31 @@ def test_exceptions_leave_no_guard() -> None:
     assert copies()
 
 
+def test_a_decorator_guards_each_call() -> None:
+    guarded = zc.forbid_copies()(copies)
+    assert not guarded()
+    assert copies()
+
+    async def coroutine() -> None: ...
+
+    with pytest.raises(TypeError, match="write `with` in its body"):
+        zc.forbid_copies()(coroutine)
+
+
+def test_texts() -> None:
+    assert repr(zc.forbid_copies(8, also="torch")) == "forbid_copies(over=8, also=['torch'], action='raise')"
+    with pytest.raises(zc.errors.UnknownFrameworkError, match=r"^also='pytorch': "):
+        zc.forbid_copies(also="pytorch")
+
+
+def test_the_fix_names_the_conversion_that_aliases_with_other_types() -> None:
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame({"a": X, "b": X})
+    with pytest.raises(zc.errors.CopyRequiredError) as raised, zc.forbid_copies(also="torch"):
+        frame.to_torch()
+    assert 'zc.convert(frame, to="torch") aliases, if its result can replace' in raised.value.remedy
+
+
 def test_recordings_and_guards() -> None:
     with zc.monitor.record() as recorded:
         with zc.forbid_copies():

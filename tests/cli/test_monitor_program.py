@@ -72,9 +72,12 @@ def test_writes_to_immutable_memory_are_reported(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "")
     write, _, report = done.stderr.partition("zerocopy monitor: train.py ended with")
     assert "train.py:3 <module>: bytes uint8 (80,) is immutable" in write
-    assert "bytes 64 to 79 of 80 (rows 64 to 79) changed" in write
+    assert "changed: bytes 64 to 79 of 80 (rows 64 to 79)" in write
     assert "1 call: 80 B aliased" in report
     assert "changed" not in monitor(tmp_path, "--", "train.py").stderr
+    (tmp_path / "train.py").write_text("import zerocopy as zc\nzc.convert(bytes(80), to='numpy')")
+    clean = monitor(tmp_path, "--writes", "--", "train.py").stderr
+    assert clean.startswith("zerocopy monitor: no writes to immutable memory through aliases"), clean
     assert "--writes needs a program" in monitor(tmp_path, "--writes").stderr
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,7 @@ def test_rows_and_batches(name: str, joined: int, tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize("index", [ROWS, -ROWS - 1, [0, ROWS], np.uint64(1 << 63)])
 def test_rows_outside(index: Any) -> None:
-    with pytest.raises(IndexError, match="it has 500 rows"):
+    with pytest.raises(IndexError, match="does not exist: rows are -500 to 499"):
         zc.dataset(COLUMNS, "torch")[index]
 
 
@@ -151,11 +152,42 @@ def test_copies_by_pickle(name: str, tmp_path: Path) -> None:
     check(copy[INDICES], INDICES)
 
 
+ALONE = """
+import numpy as np, zerocopy as zc
+rows = zc.dataset({"x": np.arange(4)}, to="numpy")
+from torch.utils.data import DataLoader
+print([batch["x"].tolist() for batch in DataLoader(rows, batch_size=2)])
+"""
+
+
+def test_batches_of_other_frameworks_need_no_conversion_to_torch_before(
+    run_python: Callable[[str], Any],
+) -> None:
+    assert run_python(ALONE).stdout == "[[0, 1], [2, 3]]\n"
+
+
+def test_texts() -> None:
+    data = zc.dataset(COLUMNS, "numpy")
+    assert repr(data) == "zerocopy.dataset(a dict of arrays, to='numpy'): 500 rows"
+    with pytest.raises(IndexError, match=r"row 999 does not exist: rows are -500 to 499"):
+        data[[0, 999]]
+    for options in ({"to": "pandas"}, {"to": "numpy", "nulls": "drop"}):
+        name, value = list(options.items())[-1]
+        with pytest.raises(zc.errors.OptionError) as raised:
+            zc.dataset(COLUMNS, **options)  # type: ignore[arg-type]
+        assert str(raised.value).startswith(f"dataset({name}={value!r}): ")
+        assert f"pass {name}=" in raised.value.remedy
+    with pytest.raises(zc.ZeroCopyError, match="has no column 'z'; it has 'i', 'f'"):
+        zc.dataset(COLUMNS, "numpy", columns=["z"])
+    with pytest.raises(zc.ZeroCopyError, match="1 null in 1 row\\."):
+        zc.dataset(pa.table({"x": [None, 1]}), "numpy")[0]
+
+
 def test_a_copy_of_a_changed_file_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, "parquet")
     pickled = pickle.dumps(zc.dataset(path, "torch"))
     pq.write_table(table().slice(0, 400), path)
-    with pytest.raises(zc.errors.ReadError, match="it has changed"):
+    with pytest.raises(zc.errors.ReadError, match=re.escape(f"{path}: it has changed")):
         pickle.loads(pickled)
 
 

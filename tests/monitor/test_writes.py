@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -193,10 +194,37 @@ def test_text_of_several_ranges() -> None:
     write = Write(
         "", 0, "zerocopy.loader", "x\x1b[1m", "torch", 512, "", ((0, 64), (128, 192)), ((0, 8), (16, 24))
     )
-    assert str(write).splitlines()[0] == (
-        "zerocopy.loader: x\\x1b[1m is immutable, but torch aliases it and bytes 0 to 63 and 1 more of 512 "
-        "(rows 0 to 7 and 1 more) changed"
+    assert str(write).splitlines()[0] == ("zerocopy.loader: x\\x1b[1m is immutable, but torch aliases it")
+    assert str(write).splitlines()[1] == (
+        "  changed: bytes 0 to 63 and 1 more range of 512 (rows 0 to 7 and 1 more range)"
     )
+
+
+def test_batches_of_a_data_set_are_copies() -> None:
+    frame = pd.DataFrame({"km": np.arange(1000.0)})
+    with zc.monitor.record(writes=True) as r:
+        batch = zc.dataset(frame, to="torch")[[1, 2]]
+        batch["km"].zero_()
+    assert frame["km"][1] == 1
+    assert r.writes == []
+
+
+@pytest.mark.parametrize("source", ["frame", "parquet", "array"])
+def test_a_write_to_a_batch_of_a_loader_is_one_report(source: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"km": np.arange(1000.0)})
+    frame.to_parquet(path := str(tmp_path / "x.parquet"))
+    given = {"frame": frame, "parquet": path, "array": {"km": frozen(np.arange(1000.0))}}[source]
+    with zc.monitor.record(writes=True) as outer, zc.monitor.record(writes=True) as r:
+        for batch in zc.loader(given, to="torch", batch_size=100):
+            batch["km"].mul_(2)
+        del batch
+    assert len(r.writes) == len(outer.writes) == 1
+    assert (r.writes[0].file, r.writes[0].ranges) == (__file__, ((0, 800),))
+    assert "fix: pass shuffle=True to the loader" in str(r)
+    with zc.monitor.record(writes=True) as r:
+        for batch in zc.loader(given, to="torch", batch_size=100, shuffle=True):
+            batch["km"].mul_(2)
+    assert r.writes == []
 
 
 PROTECTED = """

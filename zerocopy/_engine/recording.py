@@ -158,7 +158,8 @@ def _record_refusal(active: Counters, obj: object, to: object, error: BaseExcept
     else:
         message = _text_of(error)
         reason = f"{type(error).__name__}: {message}" if message else type(error).__name__, "", ""
-    active.reasons[key] = reason
+    if active.reasons.get(key, ("", "", "strided-alias"))[2] == "strided-alias":  # else it has that of a copy
+        active.reasons[key] = reason
 
 
 def _text_of(error: BaseException) -> str:

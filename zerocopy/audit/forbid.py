@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ContextDecorator
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from types import FrameType
 from typing import Any, Literal
 
@@ -16,7 +17,7 @@ from zerocopy.audit.call_text import texts
 from zerocopy.audit.check import ALIAS, AVOIDABLE
 from zerocopy.audit.hook import CopyCall
 from zerocopy.errors import CopyRequiredError
-from zerocopy.errors.invalid_option import invalid_value
+from zerocopy.errors.invalid_option import invalid_value, unknown_option
 from zerocopy.errors.tracebacks import public
 from zerocopy.errors.warning import users_frame, warn
 from zerocopy.framework import Framework
@@ -32,7 +33,7 @@ def forbid_copies(
     *,
     also: str | Iterable[str] = (),
     action: Literal["raise", "warn", "log"] = "raise",
-) -> AbstractContextManager[None]:
+) -> CopyGuard:
     """Raise an error for each conversion in a ``with`` block that copies, before it copies.
 
     Copies that the caller asks for, such as by ``copy=True``, `dtype` or `out`, count too. The bytes are
@@ -53,7 +54,7 @@ def forbid_copies(
     -------
     context manager
         It guards the thread or the asyncio task that enters it, and tasks that are created in the block,
-        while the block runs; not threads. It can be entered again. Of nested guards, each applies.
+        until it ends; not threads. It can be entered again, or decorate functions. All nested guards apply.
 
     Raises
     ------
@@ -76,7 +77,7 @@ def forbid_copies(
     """
     if action not in _ACTIONS:
         raise invalid_value("action", action, "action must be 'raise', 'warn' or 'log'", choices=_ACTIONS)
-    frameworks = [registry.by_name(name) for name in ([also] if isinstance(also, str) else also)]
+    frameworks = [registry.by_name(name, "also") for name in ([also] if isinstance(also, str) else also)]
     for framework in frameworks:
         if not framework.has_hook("audit"):
             known = ", ".join(each.name for each in registry.known() if each.has_hook("audit"))
@@ -85,10 +86,20 @@ def forbid_copies(
     return CopyGuard(parse_size(over, "over"), frameworks, action)
 
 
-class CopyGuard(audit_recorder.Recorder, AbstractContextManager[None]):
+def guard_of_mark(max_bytes: int | str = 0, also: str | Iterable[str] = (), **unknown: Any) -> CopyGuard:
+    """Return the guard of a test with the mark ``zero_copy`` of the plugin for pytest."""
+    if unknown:
+        raise TypeError(unknown_option("zero_copy", min(unknown), ["max_bytes", "also"]))
+    guard = forbid_copies(parse_size(max_bytes, "max_bytes"), also=also)
+    guard.allowance = "@pytest.mark.zero_copy(max_bytes={})"
+    return guard
+
+
+class CopyGuard(audit_recorder.Recorder, ContextDecorator, AbstractContextManager[None]):
     """A block in which copies are reported, and a listener of the wrappers; see `forbid_copies`."""
 
     raises = True
+    allowance = "zc.forbid_copies(over={})"
 
     def __init__(self, over: int, also: list[Framework], action: str) -> None:
         super().__init__(over + 1)
@@ -98,6 +109,14 @@ class CopyGuard(audit_recorder.Recorder, AbstractContextManager[None]):
         self._roots = {root for each in also for root in each.root_modules or (each.name,)}
         self._recorder = Recorder(sites=False)  # while it is started, all conversions take the slow path
         self._entered = 0
+
+    def __repr__(self) -> str:
+        return f"forbid_copies(over={self.over}, also={sorted(self._names)}, action={self._action!r})"
+
+    def __call__(self, function: Any) -> Any:
+        if isgeneratorfunction(function) or iscoroutinefunction(function) or isasyncgenfunction(function):
+            raise TypeError("forbid_copies() decorates no generator or coroutine: write `with` in its body")
+        return super().__call__(function)
 
     def __enter__(self) -> None:
         with self._lock:
@@ -124,7 +143,7 @@ class CopyGuard(audit_recorder.Recorder, AbstractContextManager[None]):
         """Raise or emit the error for a call that copies; not in a task that has outlived the block."""
         if not self._entered:
             return
-        allow = f"zc.forbid_copies(over={nbytes}) allows it"
+        allow = f"{self.allowance.format(nbytes)} allows it"
         remedy = f"{error.remedy}; or {allow}" if error.remedy else allow
         if self._action == "raise":
             raise error.with_context(remedy=remedy)
@@ -163,7 +182,9 @@ class CopyGuard(audit_recorder.Recorder, AbstractContextManager[None]):
             why, fix = "convert aliases", f'zc.convert({argument}, to="{call.to}"{verdict.options})'
         else:
             with unrecorded():
-                reason = main_reason(explain(source, call.to), argument)  # type: ignore[arg-type]
-            why, fix = verdict.why, reason[1] if reason else ""
+                plan = explain(source, call.to)  # type: ignore[arg-type]
+                reason = main_reason(plan, argument)
+            other = f'zc.convert({argument}, to="{call.to}") aliases, if its result can replace this one'
+            why, fix = verdict.why, reason[1] if reason else other * plan.zero_copy
         why = f"it copies {verdict.nbytes:,} bytes, and forbid_copies allows {self.over:,}: {why}"
         self.report(CopyRequiredError(text, why, fix, code="call-copies"), verdict.nbytes)

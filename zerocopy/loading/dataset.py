@@ -375,7 +375,7 @@ def choose(columns: Sequence[Hashable] | None, names: Sequence[Hashable]) -> lis
         known = [each for old in chosen for each in ([old] if old != name else near) if each in names]
         raise UnsupportedConversionError(
             f"loader(columns={chosen!r})",
-            f"the source has no column {name!r}, but {listed}",
+            f"the source has no column {name!r}; it has {listed}",
             code="unknown-name",
             fixes=[Fix(options={"columns": list(dict.fromkeys(known)) or None})],
         )

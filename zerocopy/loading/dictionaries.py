@@ -36,7 +36,7 @@ def encode_source(source: Dataset | Stream, options: LoaderOptions) -> Dataset |
         if name not in types:
             raise OptionError(
                 f"loader(encode={{{name!r}: ...}})",
-                f"{source.name} has no column {name!r}, but {', '.join(map(repr, list(types)[:8]))}",
+                f"{source.name} has no column {name!r}; it has {', '.join(map(repr, list(types)[:8]))}",
                 fixes=[Fix(options={"encode": {name: None}})],
             )
     words: dict[str, Any] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -10,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy import registry
 from zerocopy._engine.call_text import rewrite
 from zerocopy._engine.options import Target
 from zerocopy._engine.target import resolve
 from zerocopy.errors import OptionError, ReadError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.errors.invalid_option import unknown_option
 from zerocopy.errors.tracebacks import public
+from zerocopy.formatting import printable
 from zerocopy.framework import while_forks_wait
 from zerocopy.loading.batch_plan import plan_batches
 from zerocopy.loading.dataset import Dataset
@@ -85,8 +88,9 @@ class MapDataset:
         self._given, self._options = source, options
         with _in_terms_of_dataset(options):
             if resolve(options.to).kind == "table" or options.drops_rows:
-                why = "it has tensors of all rows, by their numbers"
-                raise OptionError("dataset(...)", why, 'pass other options: to="numpy", nulls="mask"')
+                name, fix = ("nulls", "mask") if options.drops_rows else ("to", "numpy")
+                asked = f"dataset({name}={getattr(options, name)!r})"
+                raise OptionError(asked, "it has tensors of all rows, by number", f'pass {name}="{fix}"')
             opened = encode_source(open_source(source, options), options)
             if not isinstance(opened, Dataset):
                 why = f"the rows of {opened.name} are read in sequence, and have no numbers"
@@ -94,11 +98,17 @@ class MapDataset:
                 raise UnsupportedConversionError("dataset(...)", why, fix, code="not-a-source")
             self._digest: str = opened.fingerprint()
             if digest not in ("", self._digest):
-                raise ReadError(opened.name, "it has changed", "make the data set again", code="changed-file")
+                files = {group.file or opened.name for group in opened.groups}
+                name, fix = files.pop() if len(files) == 1 else opened.name, "create the data set again"
+                raise ReadError(name, "it has changed", fix, code="changed-file")
             self._plan = plan_batches(opened.empty(), options)
             self._plan.copies = None  # which only an iterator of a loader waits for
             self._count = sum(group.rows for group in opened.groups)
             self._gather: Callable[[Array], Any] = opened.gatherer()
+            self._name = opened.name
+
+    def __repr__(self) -> str:
+        return printable(f"zerocopy.dataset({self._name}, to={self._options.to!r}): {self._count:,} rows")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return MapDataset, (self._given, self._options, self._digest)
@@ -115,12 +125,15 @@ class MapDataset:
         if rows.ndim > 1 or (rows.dtype.kind not in "iu" and rows.size):
             raise TypeError(f"dataset[...]: an index is an int, a slice or a sequence of ints: {index!r}")
         rows = np.where(rows < 0, rows + self._count, rows).astype(np.int64)
-        if np.any((rows < 0) | (rows >= self._count)):
-            raise IndexError(f"dataset[...]: it has {self._count:,} rows, and not all of {index!r}")
+        if np.any(absent := (rows < 0) | (rows >= self._count)):
+            row, known = np.asarray(index)[absent].ravel()[0], f"{-self._count} to {self._count - 1}"
+            raise IndexError(f"dataset[...]: row {row} does not exist: rows are {known}")
         return self._batch(rows) if rows.ndim else first_row(self._batch(rows.reshape(1)))
 
     def __getitems__(self, indices: Sequence[int]) -> list[Together]:
         """Return a batch for the ``DataLoader``, whose ``default_collate`` returns its `rows`."""
+        if "torch" in sys.modules:
+            registry.by_name("torch").module()  # `default_collate` knows `Together` from now on
         return [Together(self[indices])]
 
     def _batch(self, rows: Array) -> Any:

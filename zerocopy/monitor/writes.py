@@ -16,6 +16,8 @@ import threading
 import zlib
 from array import array as integers
 from dataclasses import dataclass, replace
+from itertools import takewhile
+from traceback import walk_stack
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -34,6 +36,7 @@ from zerocopy.tables.result import result_leaves
 
 #: Bytes of a checksum: small arrays have exact ranges, and large ones short lists of checksums.
 _LEAST, _MOST, _BLOCKS = 64, 1 << 16, 4096
+_FIX_OF_LOADER = "pass shuffle=True to the loader, which then copies, or write to a copy of the batch"
 _readonly_mappings: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
 
@@ -56,11 +59,14 @@ class Write:
     ranges, rows : tuple of (int, int)
         First byte, and byte after the last, of each part that changed, and the same in rows. A part consists
         of blocks of 64 bytes, or of 1/4096 of the alias if that is more, up to 64 KiB.
+    fix : str
+        What to change in the program.
 
     Examples
     --------
     >>> print(Write("train.py", 3, "main", "bytes uint8 (80,)", "torch", 80, "", ((64, 80),), ((64, 80),)))
-    train.py:3 main: bytes uint8 (80,) is immutable, but torch aliases it and bytes 64 to 79 of 80 (rows ...
+    train.py:3 main: bytes uint8 (80,) is immutable, but torch aliases it
+      changed: bytes 64 to 79 of 80 (rows 64 to 79)
       fix: ...
     """
 
@@ -73,22 +79,23 @@ class Write:
     path: str = ""
     ranges: tuple[tuple[int, int], ...] = ()
     rows: tuple[tuple[int, int], ...] = ()
+    fix: str = "pass writable=True to this conversion, or write to a copy of its result"
 
     def __str__(self) -> str:
         place = f"{short_path(self.file)}:{self.line} " * bool(self.file)
         at = f" at {self.path}" if self.path else ""
         rows = f" (rows {_text(self.rows)})" if self.rows else ""
         return printable(
-            f"{place}{self.function}: {self.source}{at} is immutable, but {self.target} aliases it and bytes "
-            f"{_text(self.ranges)} of {self.nbytes:,}{rows} changed\n"
-            "  fix: pass writable=True to this conversion, or write to a copy of its result",
+            f"{place}{self.function}: {self.source}{at} is immutable, but {self.target} aliases it\n"
+            f"  changed: bytes {_text(self.ranges)} of {self.nbytes:,}{rows}\n"
+            f"  fix: {self.fix}",
             "\n",
         )
 
 
 def _text(ranges: tuple[tuple[int, int], ...]) -> str:
     first, *others = [f"{first:,} to {stop - 1:,}" for first, stop in ranges]
-    return f"{first} and {len(others):,} more" if others else first
+    return f"{first} and {len(others):,} more range{'s' * (len(others) > 1)}" if others else first
 
 
 class Watcher:
@@ -105,9 +112,19 @@ class Watcher:
 
     def alias(self, array: Array, source: Source, target: str) -> Array:
         """Return an ndarray of the same memory that is watched until it and its views are dropped."""
-        if array.dtype.hasobject or not array.nbytes or _protects(array):
+        names = (str(frame.f_globals.get("__name__")) for frame, _ in walk_stack(sys._getframe()))
+        modules = {*takewhile(lambda name: name.startswith("zerocopy."), names)}
+        is_new = "zerocopy.loading.map_style" in modules  # a batch that only the caller has
+        if array.dtype.hasobject or not array.nbytes or is_new or _protects(array):
             return array
-        watched = _Watched(self, array, Write(*place_of(*site()), source.summary, target, array.nbytes))
+        write = Write(*place_of(*site()), source.summary, target, array.nbytes)
+        if "zerocopy.loading.batch_plan" in modules:
+            write = replace(write, fix=_FIX_OF_LOADER)
+            base: Any = array
+            while (base := getattr(base, "base", None)) is not None:  # what the loader's thread has made
+                if isinstance(base, _Watched) and not base.write.file:
+                    self.watched.pop(id(base), None)
+        watched = _Watched(self, array, write)
         self.watched[id(watched)] = watched
         self._new.__dict__.setdefault("keys", []).append(id(watched))
         result = np.asarray(watched).view(array.dtype)
@@ -147,7 +164,8 @@ class Watcher:
     def report(self) -> None:
         """Stop, and print the writes to standard error."""
         self.stop()
-        print(*(f"zerocopy monitor: {each}\n" for each in self.changes), sep="", end="", file=sys.stderr)
+        for each in self.changes or ("no writes to immutable memory through aliases that zerocopy made",):
+            print(f"zerocopy monitor: {each}", file=sys.stderr)
 
 
 def _alive(objects: WeakValueDictionary[int, Any]) -> list[Any]:
@@ -174,7 +192,7 @@ class _Watched(WritableInterface):
 
     def __init__(self, watcher: Watcher, array: Array, write: Write) -> None:
         super().__init__(array)  # writable: a program that sets the flag of an alias can still do so
-        self._watcher, self.write = watcher, write
+        self._watcher, self.write, self.base = watcher, write, array
         values = array[tuple(slice(None if step else 1) for step in array.strides)]  # without repetitions
         self._row = values.nbytes // len(values) if values.ndim else 0
         self._values = values.reshape(-1) if values.flags.c_contiguous else values

@@ -54,7 +54,7 @@ def read_nbytes(value: Any) -> int:
     if 0 <= size < _END:
         return size
     why = "a size is not negative" if size < 0 else "it exceeds the address space"
-    raise InvalidValueError(why, 'pass a number of bytes, or a text as "8GiB"')
+    raise InvalidValueError(why, 'pass a number of bytes, or a text such as "8GiB"')
 
 
 def _from_text(text: str) -> int:

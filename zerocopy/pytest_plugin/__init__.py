@@ -36,14 +36,10 @@ def pytest_runtest_call(item: Any) -> Iterator[None]:
     if mark is None:
         yield
     else:  # the fixtures may copy
-        with _guard(*mark.args, **mark.kwargs):
+        from zerocopy.audit.forbid import guard_of_mark
+
+        with guard_of_mark(*mark.args, **mark.kwargs):
             yield
-
-
-def _guard(max_bytes: int | str = 0, also: Any = ()) -> Any:
-    from zerocopy.audit.forbid import forbid_copies
-
-    return forbid_copies(max_bytes, also=also)
 
 
 class _Copies:

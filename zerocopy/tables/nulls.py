@@ -160,7 +160,7 @@ def fits(value: Any, storage: np.dtype[Any]) -> bool:
 
 def _count(column: Column) -> str:
     count = column.null_count
-    return f"it has {count:,} null{'s' if count != 1 else ''} in {column.length:,} rows"
+    return f"it has {count:,} null{'s' * (count != 1)} in {column.length:,} row{'s' * (column.length != 1)}"
 
 
 def parse(nulls: object, label: Hashable) -> Nulls:
