@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import zerocopy as zc
+from zerocopy._frameworks.datasets import PRIVATE
 from zerocopy.integrations import datasets as integration
 
 datasets = pytest.importorskip("datasets")
@@ -133,6 +134,42 @@ def test_images_are_refused_with_what_to_do() -> None:
     assert zc.dataset(decoded, "torch")[:]["image"].shape == (1, 2, 2, 3)
 
 
+@pytest.mark.parametrize("options", [
+    {"to": "pandas"}, {"to": "polars"}, {"to": "pyarrow"}, {"to": "pyarrow.Table"}, {"to": "duckdb"},
+    {"to": "xarray"}, {"to": "torch", "layout": "matrix"}, {"to": "numpy", "layout": "records"},
+    {"to": "torch", "nulls": "drop"}, {"to": "torch", "nulls": {"f4": "drop"}},
+], ids=str)  # fmt: skip
+def test_results_without_a_tensor_for_each_column_are_refused(options: dict[str, Any]) -> None:
+    data = made(["f4", "text"])
+    with pytest.raises(zc.errors.OptionError, match="dict of tensors by column") as caught:
+        data.with_format("zerocopy", **options)
+    change, call = re.fullmatch(r"pass (.*); or use (.*)", caught.value.remedy).groups()  # type: ignore[union-attr]
+    rows = data.with_format("zerocopy", **options | eval(f"dict({change})"))[:2]
+    assert list(rows) == ["f4", "text"]
+    numbers = data.select_columns(["f4"])
+    if options["to"] not in ("duckdb", "xarray"):  # which are not installed here
+        assert eval(call, {"zc": zc, "data": numbers}) is not None
+
+
+def test_batches_are_memory_of_their_own(tmp_path: Path) -> None:
+    made(["f4", "fixed"]).save_to_disk(tmp_path)
+    for data in (datasets.load_from_disk(tmp_path), made(["f4", "fixed"])):
+        batch = data.with_format("zerocopy", to=torch.zeros(1))[0:2]
+        batch["f4"] -= 1  # ended the process: the pages of the file are read-only
+        batch["fixed"] += 1
+        assert data[0:2] == {"f4": VALUES["f4"][:2], "fixed": VALUES["fixed"][:2]}
+        aliases = data.with_format("zerocopy", to="numpy", copy=False)[:]
+        assert zc.shares_memory(aliases["f4"], data.data.table["f4"])
+        assert not aliases["f4"].flags.writeable
+
+
+def test_columns_have_the_order_of_the_table() -> None:
+    data = made(["text", "f4", "bytes", "i1"]).with_format("zerocopy", to="torch")
+    assert [*data[:]] == [*data[0]] == ["text", "f4", "bytes", "i1"]
+    chosen = data.with_format("zerocopy", columns=["i1", "text"], to="torch")
+    assert [*chosen[:]] == [*chosen.with_format("arrow", columns=["i1", "text"])[:].column_names]
+
+
 def test_streams_are_refused() -> None:
     stream = made(["f4"]).to_iterable_dataset()
     with pytest.raises(zc.errors.OptionError, match=re.escape('zc.loader(data, to="torch")')):
@@ -155,6 +192,7 @@ def test_the_format_is_installed_and_removed() -> None:
 
 def test_other_versions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets, "__version__", "6.0.0")
+    monkeypatch.setattr(PRIVATE, "known", None)
     with pytest.raises(zc.UnsupportedConversionError, match=r"zc\.dataset\(data"):
         integration.install()
     monkeypatch.undo()

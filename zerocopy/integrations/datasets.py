@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from zerocopy import registry
 from zerocopy._engine.convert import convert
+from zerocopy._engine.target import is_named, of_object, resolve
 from zerocopy.errors import OptionError, UnsupportedConversionError
-from zerocopy.framework import version_numbers
 from zerocopy.tables.result import first_row
 
 
 def install() -> str:
     """Let ``data.with_format("zerocopy", to="torch")`` of Hugging Face datasets return rows by ``convert``.
 
-    Its other arguments are options of :func:`zerocopy.convert`. Without ``encode=``, text is a list.
+    Its other arguments are options of :func:`zerocopy.convert`. Without ``encode=``, text is a list. Without
+    ``copy=`` and ``writable=``, a batch has its own memory.
 
     Returns
     -------
@@ -48,13 +50,14 @@ _NAME = _Name("zerocopy")
 
 
 def _formats() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the formats of datasets by name, and the names by their aliases; neither has a public name."""
-    datasets = registry.by_name("datasets").module()
-    if version_numbers(datasets.__version__)[0] not in (4, 5):
-        why = f"datasets {datasets.__version__} is not known"
+    """Return the formats of datasets by name, and the names by their aliases."""
+    datasets: Any = registry.by_name("datasets")
+    formats: tuple[dict[str, Any], dict[str, Any]] | None = datasets.formats()
+    if formats is None:
+        why = f"datasets {datasets.module().__version__} is not known"
         fix = 'use zc.dataset(data, to="torch"); or zc.convert(data.with_format("arrow")[:8], "torch")'
         raise UnsupportedConversionError("install()", why, fix)
-    return datasets.formatting._FORMAT_TYPES, datasets.formatting._FORMAT_TYPES_ALIASES
+    return formats
 
 
 class _Formatter:
@@ -62,7 +65,12 @@ class _Formatter:
         if to is None:
             why = "to= is missing, and a streaming data set cannot pass it"
             raise OptionError("with_format()", why, 'pass to="torch"; or use zc.loader(data, to="torch")')
-        self.features, self._to, self._options = features, to, options
+        if not is_named(to):
+            to, options = of_object(to, None, options)
+        _refuse_other_results(to, options)
+        # Batches of datasets are the caller's own, and torch would write to read-only memory.
+        own = {} if {"copy", "writable"} & options.keys() else {"writable": True}
+        self.features, self._to, self._options = features, to, own | options
 
     def __call__(self, table: Any, query_type: str) -> Any:
         texts = {}
@@ -71,7 +79,23 @@ class _Formatter:
                 texts[name] = table[name].to_pylist()
         # datasets makes a chunk of each row.
         rest = table.drop_columns([*texts]).combine_chunks()
-        batch = (convert(rest, self._to, **self._options) if rest.num_columns else {}) | texts
+        parts = (convert(rest, self._to, **self._options) if rest.num_columns else {}) | texts
+        batch = {name: parts[name] for name in table.column_names}
         if query_type == "column":
             return batch[table.column_names[0]]
         return first_row(batch) if query_type == "row" else batch
+
+
+def _refuse_other_results(to: Any, options: dict[str, Any]) -> None:
+    """Refuse targets and options whose result is not a dict of columns with all rows."""
+    name, layout, nulls = resolve(to).name, options.get("layout"), options.get("nulls")
+    if resolve(to).kind not in ("tensor", "compound"):
+        asked, fix = f"to={name!r}", f'to="torch"; or use zc.convert(data, "{name}")'
+    elif layout not in (None, "columns"):
+        asked, fix = f"{layout=}", f'layout="columns"; or use zc.dataset(data, to="{name}", layout="matrix")'
+    elif "drop" in map(str, nulls.values() if isinstance(nulls, Mapping) else [nulls]):
+        asked, fix = f"{nulls=}", f'nulls="mask"; or use zc.loader(data, to="{name}", nulls="drop")'
+    else:
+        return
+    why = "the format has a dict of tensors by column, with all rows"
+    raise OptionError(f"with_format({asked})", why, f"pass {fix}")

@@ -33,8 +33,9 @@ _INDICES = Reason(
     "convert flatten_indices() of the dataset, which writes them in that order once",
     code="exporter-copies",
 )
-#: Other versions: each dataset is gathered, because it may have indices.
-PRIVATE = Private("datasets", "4 to 5", "Dataset._indices", "16,384 rows of 8 columns: 6 / 100 ms")
+#: Other versions: each dataset is gathered, because it may have indices, and `integrations` adds no format.
+_READ = "Dataset._indices, formatting._FORMAT_TYPES, formatting._FORMAT_TYPES_ALIASES"
+PRIVATE = Private("datasets", "4 to 5", _READ, "16,384 rows of 8 columns: 6 / 100 ms; no public formats")
 _BITS = obstacles.packed_bits("datasets")
 _DECODED = Reason(
     "datasets has no dictionaries: it is decoded",
@@ -96,6 +97,11 @@ class Datasets(Framework):
     def _types(self) -> tuple[Any, ...]:
         ds: Any = self.module()
         return ds.Dataset, ds.arrow_dataset.Column, ds.table.Table, ds.IterableDataset
+
+    def formats(self) -> tuple[Any, Any] | None:
+        """Return the formats by name, and the names by their aliases; None for an unknown version."""
+        formatting = self.module().formatting
+        return (formatting._FORMAT_TYPES, formatting._FORMAT_TYPES_ALIASES) if PRIVATE() else None
 
     # -- source ---------------------------------------------------------------
 
