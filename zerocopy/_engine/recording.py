@@ -158,7 +158,7 @@ def _record_refusal(active: Counters, obj: object, to: object, error: BaseExcept
     else:
         message = _text_of(error)
         reason = f"{type(error).__name__}: {message}" if message else type(error).__name__, "", ""
-    if active.reasons.get(key, ("", "", "strided-alias"))[2] == "strided-alias":  # else it has that of a copy
+    if key not in active.reasons or "and forbid_copies allows" not in reason[0]:  # see `_forbidden`
         active.reasons[key] = reason
 
 
