@@ -1,7 +1,8 @@
-"""The plugin of pytest: the mark `zero_copy` fails at a line that copies, and `--copies` lists the lines."""
+"""The plugin of pytest: the mark `zero_copy` fails at a line that copies; `--zerocopy-copies` lists lines."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -76,7 +77,7 @@ def test_marked_tests_fail_at_the_line_that_copies(tmp_path: Path) -> None:
 def test_report_of_lines(tmp_path: Path, options: list[str]) -> None:
     if options:
         pytest.importorskip("xdist")
-    output = run(tmp_path, "--copies", "--tb=no", *options).stdout
+    output = run(tmp_path, "--zerocopy-copies", "--tb=no", *options).stdout
     report = output.partition("= copies =")[2]
     rows = re.findall(r"test_program\.py:(\d+) .*?\s(\d+)\s+0 B\s+(\S+ KiB)", report)
     number = 2 if options else 1  # each worker runs all tests
@@ -121,7 +122,50 @@ def test_wrong_options_of_the_mark_and_a_reason_beside_a_forbidden_copy(tmp_path
 
 
 def test_report_without_copies(tmp_path: Path) -> None:
-    assert "No conversion copied." in run(tmp_path, "--copies", "-k", "nothing").stdout
+    assert "No conversion copied." in run(tmp_path, "--zerocopy-copies", "-k", "nothing").stdout
+
+
+CONFTEST = """
+def pytest_addoption(parser):
+    for name in ("producer", "consumer", "allow", "copies"):
+        parser.addoption(f"--{name}")
+"""
+
+
+def test_the_installed_plugin_does_not_break_other_projects(tmp_path: Path) -> None:
+    """Options of the same names, and warnings that are errors when zerocopy was imported before pytest."""
+    info, project = tmp_path / "path" / "zerocopy-0.dist-info", tmp_path / "project"
+    info.mkdir(parents=True)
+    project.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: zerocopy\nVersion: 0\n")
+    (info / "entry_points.txt").write_text("[pytest11]\nzerocopy = zerocopy.pytest_plugin\n")
+    files = ("__init__.py", "interpreter.py", "pytest_plugin/__init__.py")
+    (info / "RECORD").write_text("".join(f"zerocopy/{name},,\n" for name in files))
+    (project / "conftest.py").write_text(CONFTEST)
+    (project / "test_it.py").write_text("def test_it(): pass\n")
+    program = "import sys, zerocopy, pytest; sys.exit(pytest.main(sys.argv[1:]))"
+    options = ["-W", "error", "-p", "no:cacheprovider", "-c", "/dev/null", "--producer=x", str(project)]
+    process = subprocess.run(
+        [sys.executable, "-c", program, *options], capture_output=True, text=True, cwd=project,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(info.parent), str(ROOT)])},
+    )  # fmt: skip
+    assert "1 passed" in process.stdout, process
+
+
+ASYNC = """
+import unittest, pytest
+
+class TestAsync(unittest.IsolatedAsyncioTestCase):
+    @pytest.mark.zero_copy
+    async def test_runs_in_a_context_of_its_own(self):
+        pass
+"""
+
+
+def test_a_mark_that_cannot_guard_a_test_fails_it(tmp_path: Path) -> None:
+    output = run(tmp_path, program=ASYNC).stdout
+    assert "1 failed" in output, output
+    assert "write zc.forbid_copies() within the test" in output
 
 
 def test_the_plugin_imports_nothing(run_python) -> None:

@@ -202,7 +202,7 @@ def run_suite(folder: Path, producer: str) -> str:
     """Run the tests of `zerocopy.testing` as the command pytest, without the current folder on the path."""
     options = ["-q", "-p", "no:cacheprovider", "-p", "zerocopy.pytest_plugin", "--pyargs", "zerocopy.testing"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
-    command = [sys.executable, "-m", "pytest", *options, "--producer", producer]
+    command = [sys.executable, "-m", "pytest", *options, "--zerocopy-producer", producer]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True).stdout
 
 

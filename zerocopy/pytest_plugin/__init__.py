@@ -1,6 +1,7 @@
-"""The plugin for pytest: the mark ``zero_copy``, ``--copies``, and options of `zerocopy.testing`.
+"""The plugin for pytest: the mark ``zero_copy``, ``--zerocopy-copies``, and options of `zerocopy.testing`.
 
-Each pytest run imports it; it imports NumPy only for a test with the mark, or with ``--copies``.
+Each pytest run imports it, and projects have options such as ``--copies``: all names have a prefix. It
+imports NumPy only for a test with the mark, or with ``--zerocopy-copies``.
 """
 
 from __future__ import annotations
@@ -16,25 +17,29 @@ _KEY = "zerocopy_copies"
 
 def pytest_addoption(parser: Any) -> None:
     group = parser.getgroup("zerocopy", "conformance: pytest --pyargs zerocopy.testing")
-    group.addoption("--producer", metavar="MODULE:NAME", help="a function that returns a new array or table")
-    group.addoption("--consumer", metavar="MODULE:NAME", help="a function that imports an array or a table")
-    group.addoption("--allow", metavar="FILE", help="a TOML or JSON file of cases with reasons, left out")
+    group.addoption("--zerocopy-producer", metavar="MODULE:NAME", help="returns a new array or table")
+    group.addoption("--zerocopy-consumer", metavar="MODULE:NAME", help="imports an array or a table")
+    group.addoption("--zerocopy-allow", metavar="FILE", help="TOML or JSON: cases left out, with reasons")
     group = parser.getgroup("zerocopy copies", "copies by zerocopy")
-    group.addoption("--copies", action="store_true", help="list the lines that copy, by bytes, with fixes")
+    group.addoption("--zerocopy-copies", action="store_true", help="list the lines that copy, with fixes")
 
 
 def pytest_configure(config: Any) -> None:
     text = "zero_copy(max_bytes=0, also=()): fail at a line that copies more, see zerocopy.forbid_copies"
     config.addinivalue_line("markers", text)
-    if config.getoption("copies"):
+    if config.getoption("zerocopy_copies"):
         config.pluginmanager.register(_Copies(config))
 
 
 @pytest.hookimpl(hookwrapper=True)  # wrapper=True needs pytest 8
 def pytest_runtest_call(item: Any) -> Iterator[None]:
     mark = item.get_closest_marker("zero_copy")
+    bases = getattr(getattr(item, "cls", None), "__mro__", ())
     if mark is None:
         yield
+    elif any(each.__name__ == "IsolatedAsyncioTestCase" for each in bases):  # its context is another
+        text = "the mark zero_copy does not guard tests of IsolatedAsyncioTestCase"
+        pytest.fail(f"{text}.\n  To fix: write zc.forbid_copies() within the test", pytrace=False)
     else:  # the fixtures may copy
         from zerocopy.audit.forbid import guard_of_mark
 

@@ -1,4 +1,4 @@
-"""A test for each case: ``pytest --pyargs zerocopy.testing --producer "mylib:make_array"``."""
+"""A test for each case: ``pytest --pyargs zerocopy.testing --zerocopy-producer "mylib:make_array"``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run the cases: a target that cannot be checked is one error, before the tests."""
     sys.path.insert(0, "")  # as the command does
     config, results = metafunc.config, []
-    for side in filter(config.getoption, ("producer", "consumer")):
+    targets = {side: config.getoption(f"zerocopy_{side}") for side in ("producer", "consumer")}
+    for side in filter(targets.get, targets):
         try:
-            allow = read_allowed(path) if (path := config.getoption("--allow")) else None
-            report = check(side, config.getoption(side), None, allow, 60.0)
+            allow = read_allowed(path) if (path := config.getoption("zerocopy_allow")) else None
+            report = check(side, targets[side], None, allow, 60.0)
         except OptionError as error:
             raise pytest.Collector.CollectError(str(error)) from None
         results += [(side, report, result) for result in report.cases]
