@@ -6,9 +6,7 @@
 (2, 3)
 
 ``import zerocopy`` imports two small files; other modules are imported when a public name is first used
-(promise P6). A library can therefore import it at the top of a module.
-
-PYTEST_DONT_REWRITE: pytest would warn that it is imported already.
+(promise P6). A library can therefore import it at the top of a module. PYTEST_DONT_REWRITE: for early imports
 """
 
 import os

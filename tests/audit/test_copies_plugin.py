@@ -114,7 +114,7 @@ def test_reason():
 
 
 def test_wrong_options_of_the_mark_and_a_reason_beside_a_forbidden_copy(tmp_path: Path) -> None:
-    output = run(tmp_path, "--copies", "--tb=line", program=WRONG).stdout
+    output = run(tmp_path, "--zerocopy-copies", "--tb=line", program=WRONG).stdout
     assert "zero_copy() got an unexpected keyword argument 'maxbytes'; did you mean 'max_bytes'?" in output
     assert "max_bytes='10 kilo': it is not a size" in output
     assert "also='pytorch': it is not the name of a known framework" in output

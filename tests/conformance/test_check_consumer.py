@@ -72,6 +72,8 @@ def test_the_caller_reads_the_result() -> None:
     assert {result.status for result in others} == {"skipped"}
     report = check_consumer(consume, ["dlpack"], read=lambda result: result.array)
     assert {result.status for result in report.cases} == {"passed"}
+    report = check_consumer("numpy:from_dlpack", ["dlpack"], read="numpy:asarray")
+    assert (report.target, {result.status for result in report.cases}) == ("numpy:from_dlpack", {"passed"})
 
 
 def test_an_error_that_is_set_when_a_callback_runs_is_not_lost() -> None:
@@ -109,6 +111,10 @@ def test_wrong_arguments_are_refused() -> None:
         check_consumer("numpy:from_dlpack", ["dlpac"])
     with pytest.raises(OptionError, match="nothing"):
         check_consumer("numpy:nothing")
+    with pytest.raises(OptionError, match="protocols must be names from dlpack, "):  # it has no case
+        check_consumer("no_such_module:name", ["cuda_array_interface"])
+    with pytest.raises(OptionError, match="No module named 'no_such_module'"):
+        check_consumer(np.from_dlpack, ["dlpack"], read="no_such_module:name")
 
 
 #: Consumers of frameworks, their protocols, and the hazards of docs/hazards that are found.

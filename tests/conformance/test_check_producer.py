@@ -129,15 +129,70 @@ def test_a_finding_names_its_case_and_its_clause_and_has_a_script_that_runs() ->
 
 
 @pytest.mark.parametrize(
-    ("make", "text"), [(Killed, "Segmentation fault"), (Hangs, "it did not end within 1 s; File")]
+    ("make", "timeout", "text"),
+    [(Killed, 60.0, "Segmentation fault"), (Hangs, 5.0, "it did not end within 5 s; File")],
 )
-def test_a_crash_and_a_hang_are_findings_of_their_case(make: Any, text: str) -> None:
-    report = check_producer(lambda: make(), ["dlpack"], timeout=1.0)
+def test_a_crash_and_a_hang_are_findings_of_their_case(make: Any, timeout: float, text: str) -> None:
+    report = check_producer(lambda: make(), ["dlpack"], timeout=timeout)
     (finding,) = (each for each in report.findings if each.severity == "crash")
     assert finding.case == "dlpack.device"
     assert text in finding.what
     assert "__dlpack_device__" in finding.what
     assert set(statuses(report).values()) <= {"passed", "failed", "skipped"}
+
+
+@pytest.mark.parametrize(
+    ("target", "call", "status"),
+    [("target.make", "os.kill(os.getpid(), 19)", "19"), ("'target:make'", "os.killpg(0, 9)", "9")],
+    ids=["stops", "kills"],
+)
+def test_a_target_that_stops_itself_or_kills_its_group(
+    target: str, call: str, status: str, tmp_path: Path
+) -> None:
+    """The check neither waits for ever nor is killed; a session of its own protects the tests."""
+    (tmp_path / "target.py").write_text(
+        f"import os, sys\n\n\ndef make():\n    assert os.read(0, 1) == b''\n    {call}\n"
+    )
+    program = f"import target\nfrom zerocopy.testing import check_producer\ncheck_producer({target})"
+    process = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env={**os.environ, "PYTHONPATH": f"{ROOT}"}, text=True,
+        capture_output=True, start_new_session=True, stdin=subprocess.PIPE, timeout=100,
+    )  # fmt: skip
+    assert f"the process ended with signal {status}" in process.stderr, process
+
+
+def test_a_target_that_exits_is_reported_with_its_text() -> None:
+    def make() -> Any:
+        raise SystemExit("no licence")
+
+    with pytest.raises(zc.errors.OptionError, match="SystemExit: no licence"):
+        check_producer(make)
+
+
+@pytest.mark.parametrize("timeout", [0, -1.0, float("nan"), float("inf"), 1e12, "5"])
+def test_a_timeout_is_a_positive_number(timeout: Any) -> None:
+    with pytest.raises(zc.errors.OptionError, match="timeout must be above 0 and below 1e9 s, not"):
+        check_producer(Producer, timeout=timeout)
+
+
+def test_reasons_of_both_sides_are_in_one_file() -> None:
+    allow = {"dlpack.device": "known", "dlpack.consume-plain": "of the other side"}
+    assert not check_producer(lambda: OtherDevice(), ["dlpack"], allow=allow).findings
+
+
+def test_a_folder_that_does_not_exist_is_refused_before_the_cases(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "zerocopy",
+        "check",
+        "numpy:nothing",
+        "--junit",
+        str(tmp_path / "no" / "x"),
+    ]
+    process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert process.returncode == 2
+    assert "No such file or directory" in process.stderr
 
 
 def test_an_allowed_finding_is_left_out_with_its_reason() -> None:
@@ -225,6 +280,7 @@ def test_the_suite_of_pytest_imports_from_the_current_folder(tmp_path: Path) -> 
     [
         (("no_such_module:make",), "No module named 'no_such_module'"),
         ((lambda: 1 / 0,), "ZeroDivisionError"),
+        ((Producer, []), "protocols must be names from dlpack, "),
         ((Producer, ["dlpak"]), 'did you mean protocols="dlpack"?'),
         ((Producer, None, {"dlpack.devise": "why"}), 'did you mean allow="dlpack.device"?'),
         ((object,), "it offers none of dlpack, dlpack_c_exchange_api,"),
@@ -232,7 +288,7 @@ def test_the_suite_of_pytest_imports_from_the_current_folder(tmp_path: Path) -> 
         (("numpy",), 'To fix: write "numpy:name"'),
         (("numpy:pi",), "'float' object is not callable.\n  To fix: name a function or a class"),
     ],
-    ids=["module", "raises", "protocol", "case", "nothing", "object", "no name", "value"],
+    ids=["module", "raises", "no protocol", "protocol", "case", "nothing", "object", "no name", "value"],
 )
 def test_wrong_arguments_raise(arguments: Any, text: str) -> None:
     options = {"allow": arguments[2]} if len(arguments) > 2 else {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,7 +15,7 @@ from zerocopy.testing import check as checks
 @click.option("--consumer", is_flag=True, help="TARGET takes an array or a table, as mylib:from_dlpack.")
 @click.option("--protocol", "protocols", multiple=True, metavar="NAME", help="Check this protocol only.")
 @click.option("--json", "as_json", is_flag=True, help="Write a JSON document.")
-@click.option("--junit", type=click.Path(dir_okay=False), help="Write JUnit's XML to a file too.")
+@click.option("--junit", type=click.File("w", "utf-8", lazy=False), help="Write JUnit's XML to a file too.")
 @click.option(
     "--allow",
     type=click.Path(exists=True, dir_okay=False),
@@ -30,7 +30,7 @@ def check(
     consumer: bool,
     protocols: tuple[str, ...],
     as_json: bool,
-    junit: str | None,
+    junit: Any,
     allow: str | None,
     timeout: float,
     scripts: bool,
@@ -49,7 +49,7 @@ def check(
     except OptionError as error:
         raise click.UsageError(str(error)) from error
     if junit:
-        Path(junit).write_text(report.to_junit(), encoding="utf-8")
+        junit.write(report.to_junit())
     click.echo(report.to_json() if as_json else report)
     if scripts and not as_json:
         click.echo("\n".join(f"\n# {each.case}: {each.what}\n{each.script}" for each in report.findings))

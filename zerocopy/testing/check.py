@@ -11,8 +11,8 @@ from typing import Any
 
 from zerocopy.errors.invalid_option import invalid_value
 from zerocopy.errors.tracebacks import public
-from zerocopy.testing.cases import PROTOCOLS, SEVERITIES, cases_of
-from zerocopy.testing.child import TargetError, resolve, run_cases
+from zerocopy.testing.cases import MODULES, SEVERITIES, cases_of
+from zerocopy.testing.child import TargetError, run_cases
 from zerocopy.testing.report import CaseResult, Finding, Report
 from zerocopy.testing.script import script_of
 
@@ -49,8 +49,8 @@ def check_producer(
     Raises
     ------
     OptionError
-        `make` cannot be imported, raises, or returns an object with none of the protocols; or a protocol or
-        a case of `allow` does not exist.
+        `make` cannot be imported, raises, or returns an object with none of the protocols; a protocol has no
+        case; a case of `allow` does not exist; or `timeout` is not a number of seconds.
 
     Examples
     --------
@@ -89,19 +89,15 @@ def check_consumer(
     Raises
     ------
     OptionError
-        `consume` cannot be imported, or takes none of the protocols; or a protocol or a case of `allow` does
-        not exist.
+        `consume` or `read` cannot be imported; `consume` takes none of the protocols; or another argument is
+        invalid, as for `check_producer`.
 
     Examples
     --------
     >>> from zerocopy.testing import check_consumer
     >>> report = check_consumer("numpy:from_dlpack", ["dlpack"])  # doctest: +SKIP
     """
-    target = consume
-    if read is not None:
-        first, then = (resolve(each) if isinstance(each, str) else each for each in (consume, read))
-        target = lambda producer: then(first(producer))  # noqa: E731
-    return check("consumer", target, protocols, allow, timeout)
+    return check("consumer", consume, protocols, allow, timeout, read)
 
 
 def check(
@@ -109,27 +105,33 @@ def check(
     target: Any,
     protocols: Iterable[str] | None,
     allow: Mapping[str, str] | None,
-    timeout: float,
+    timeout: Any,
+    read: Any = None,
 ) -> Report:
     """Run the cases of one side."""
     function, option = f"check_{side}", "make" if side == "producer" else "consume"
+    if not isinstance(timeout, int | float) or not 0 < timeout < 1e9:  # the system's clocks overflow above
+        raise invalid_value("timeout", timeout, "timeout must be above 0 and below 1e9 s", function=function)
+    known = [*dict.fromkeys(each.protocol for each in cases_of(side))]
     if protocols is not None:
         protocols = [protocols] if isinstance(protocols, str) else [*protocols]
-    for name in protocols or ():
-        if name not in PROTOCOLS:
-            why = f"protocols must be names from {', '.join(PROTOCOLS)}"
-            raise invalid_value("protocols", name, why, choices=PROTOCOLS, function=function)
+        for name in protocols or [""]:  # no name is as wrong as an unknown one
+            if name not in known:
+                why = f"protocols must be names from {', '.join(known)}"
+                raise invalid_value("protocols", name, why, choices=known, function=function)
     cases = [each for each in cases_of(side) if protocols is None or each.protocol in protocols]
-    every = [each.id for each in cases_of(side)]
+    every = [each.id for known_side in MODULES for each in cases_of(known_side)]  # a file may be for both
     for name in allow or ():
         if name not in every:
             raise invalid_value(
                 "allow", name, f"{name!r} is not the id of a case", "see the report's cases", every, function
             )
-    if refusal := _refusal_of(target):
-        raise invalid_value(option, target, *refusal, function=function)
+    targets = {option: target} if read is None else {option: target, "read": read}
+    for name, value in targets.items():
+        if refusal := _refusal_of(value):
+            raise invalid_value(name, value, *refusal, function=function)
     try:
-        outcomes, versions = run_cases(target, side, [each.id for each in cases], timeout)
+        outcomes, versions = run_cases([*targets.values()], side, [each.id for each in cases], timeout)
     except TargetError as error:
         remedy = "name a function or a class, and run it by itself to see the whole traceback"
         raise invalid_value(option, target, str(error), remedy, function=function) from None
@@ -154,7 +156,7 @@ def check(
         if status == "failed" and each.id in (allow or {}):
             status, reason = "allowed", f"{(allow or {})[each.id]}: {reason}"
         elif status == "failed":
-            severity, text = outcome.get("severity") or each.severity, script_of(each, name)
+            severity, text = outcome.get("severity") or each.severity, script_of(each, "" if read else name)
             findings.append(Finding(each.id, severity, each.protocol, reason, each.clause, text))
         results.append(CaseResult(each.id, each.protocol, status, reason))
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))

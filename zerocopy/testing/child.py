@@ -9,10 +9,12 @@ import faulthandler
 import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from typing import Any
 from zerocopy.errors import ZeroCopyError
 from zerocopy.testing.cases import CASES, Skip, Violation, cases_of
 
-Target = str | Callable[..., Any]
+Targets = list[str | Callable[..., Any]]  #: the target, and `read` of `check_consumer` if it is given
 Outcome = dict[str, str]  #: ``status``, ``text``, and for a crash ``severity``
 
 _PROGRAM = """
@@ -48,14 +50,14 @@ def resolve(target: str) -> Any:
     return value
 
 
-def run_cases(target: Target, side: str, ids: list[str], timeout: float) -> tuple[dict[str, Outcome], Any]:
+def run_cases(targets: Targets, side: str, ids: list[str], timeout: float) -> tuple[dict[str, Outcome], Any]:
     """Return the outcome of each case, and the versions of the packages."""
     outcomes: dict[str, Outcome] = {}
     crashes: dict[str, Outcome] = {}
     versions: dict[str, str] = {}
     pending = ids
     while pending:
-        lines, status, errors = _in_child(target, side, pending, timeout)
+        lines, status, errors = _in_child(targets, side, pending, timeout)
         for line in lines:
             if "error" in line:
                 raise TargetError(line["error"])
@@ -78,23 +80,28 @@ def run_cases(target: Target, side: str, ids: list[str], timeout: float) -> tupl
     return outcomes | passed, versions
 
 
-def _in_child(target: Target, side: str, ids: list[str], timeout: float) -> tuple[list[Any], int, str]:
+def _in_child(targets: Targets, side: str, ids: list[str], timeout: float) -> tuple[list[Any], int, str]:
     """Run cases in one child; return the lines that it wrote, its status and its standard error."""
     with tempfile.TemporaryDirectory(prefix="zerocopy-check-") as folder:
         out, errors = Path(folder, "out"), Path(folder, "errors")
         out.touch()
         request = {"side": side, "ids": ids, "timeout": timeout, "out": str(out)}
         with errors.open("wb") as stream:
-            if isinstance(target, str):
-                text = json.dumps({**request, "target": target, "path": sys.path})
+            if all(isinstance(each, str) for each in targets):
+                text = json.dumps({**request, "targets": targets, "path": sys.path})
                 command, heap = [sys.executable, "-c", _PROGRAM, text], {**os.environ, **_CHECKED_HEAP}
-                status = subprocess.run(command, stdin=-3, stdout=stream, stderr=stream, env=heap).returncode
+                options: dict[str, Any] = {"stdin": -3, "stdout": stream, "stderr": stream, "env": heap}
+                process = subprocess.Popen(command, **options, start_new_session=True)
+                status = _wait(process.pid) if hasattr(os, "killpg") else process.wait()
+                process.returncode = status
             elif child := os.fork():
-                status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+                status = _wait(child)
             else:
                 try:
+                    os.setsid()
+                    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
                     os.dup2(stream.fileno(), 2)
-                    run_here(target, **request)  # type: ignore[arg-type]
+                    run_here(targets, **request)  # type: ignore[arg-type]
                     os._exit(0)
                 finally:
                     os._exit(70)
@@ -102,7 +109,20 @@ def _in_child(target: Target, side: str, ids: list[str], timeout: float) -> tupl
         return lines, status, errors.read_text("utf-8", errors="replace")
 
 
-def run_here(target: Any, side: str, ids: list[str], timeout: float, out: str) -> None:
+def _wait(child: int) -> int:
+    """Return the status of a child that leads a session, and kill all processes of the session."""
+    try:
+        _, status = os.waitpid(child, os.WUNTRACED)
+    finally:
+        with suppress(OSError):  # it has no other process
+            os.killpg(child, signal.SIGKILL)
+    if os.WIFSTOPPED(status):  # by itself; it would never end
+        os.waitpid(child, 0)
+        return -os.WSTOPSIG(status)
+    return os.waitstatus_to_exitcode(status)
+
+
+def run_here(targets: Targets, side: str, ids: list[str], timeout: float, out: str) -> None:
     """Run cases in this process, a child; write a line of JSON for each outcome."""
     faulthandler.enable(2, all_threads=False)
     cases_of(side)
@@ -110,16 +130,17 @@ def run_here(target: Any, side: str, ids: list[str], timeout: float, out: str) -
     with open(out, "a", encoding="utf-8", buffering=1) as file:
         faulthandler.dump_traceback_later(timeout + _IMPORTS, exit=True, file=2)
         try:
-            target = resolve(target) if isinstance(target, str) else target
-            made = target() if side == "producer" else target
-        except Exception as error:  # noqa: BLE001 - the parent raises it
+            target, *read = [resolve(each) if isinstance(each, str) else each for each in targets]
+            function: Any = (lambda producer: read[0](target(producer))) if read else target
+            made = function() if side == "producer" else target
+        except BaseException as error:  # noqa: BLE001 - the parent raises it; SystemExit has a text too
             file.write(json.dumps({"error": f"{type(error).__name__}: {error}"}) + "\n")
             return
         file.write(json.dumps({"versions": _versions(made)}) + "\n")
         del made
         for name in ids:
             faulthandler.dump_traceback_later(timeout, exit=True, file=2)
-            file.write(json.dumps({"id": name, **_outcome(name, target)}) + "\n")
+            file.write(json.dumps({"id": name, **_outcome(name, function)}) + "\n")
         faulthandler.cancel_dump_traceback_later()
 
 

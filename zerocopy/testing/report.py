@@ -31,7 +31,7 @@ class Finding:
     clause : str
         The standard, its section and its address.
     script : str
-        A program that shows it, with the target, NumPy and ctypes alone.
+        A program that shows it, with the target, NumPy, ctypes, and for Arrow also readers of zerocopy.
     """
 
     case: str
