@@ -93,6 +93,15 @@ def test_other_indices(index: Any) -> None:
         zc.dataset(COLUMNS, "torch")[index]
 
 
+@pytest.mark.parametrize("index", [
+    np.int8(3), np.int8(-3), np.array([3, 200], "u1"), np.array([-1, 3], "i1"), torch.arange(9).byte(),
+    slice(0, 10, 10**30), slice(None, None, -(10**30)), slice(9, 2, -3), np.array([], "U"),
+], ids=["i1", "negative", "u1", "i1s", "tensor", "step", "back", "down", "empty"])  # fmt: skip
+def test_indices_of_few_bits_and_steps_of_many(index: Any) -> None:
+    known = index if isinstance(index, slice) else np.asarray(index).astype(np.int64)
+    assert np.array_equal(zc.dataset(COLUMNS, "numpy")[index]["i"], COLUMNS["i"][known])
+
+
 def test_a_loop_over_the_rows_ends() -> None:
     assert [int(row["i"]) for row in zc.dataset(COLUMNS, "numpy")] == list(range(ROWS))  # type: ignore[attr-defined]
 
@@ -237,6 +246,23 @@ def test_sparse_rows() -> None:
     assert batch.to_dense().tolist() == [[0, 0, 1, 0], [1, 0, 0, 0]]
 
 
+@pytest.mark.parametrize(
+    ("to", "kind"),
+    [
+        ("pyarrow.Tensor", pa.Tensor),
+        (pa.Tensor, pa.Tensor),
+        (np.zeros(1), np.ndarray),
+        (torch.zeros(1), torch.Tensor),
+        (torch, torch.Tensor),
+    ],
+    ids=["form", "type", "ndarray", "tensor", "module"],
+)
+def test_forms_and_objects_name_the_target(to: Any, kind: type) -> None:
+    data = zc.dataset(COLUMNS, to, columns=["f", "p"])
+    for each in (data, pickle.loads(pickle.dumps(data))):
+        assert {type(part) for part in each[:4].values()} == {kind}
+
+
 # -- refusals -----------------------------------------------------------------------------
 
 
@@ -254,6 +280,8 @@ def test_fixes_are_calls_of_dataset() -> None:
     ("make", "error"),
     [
         (lambda: zc.dataset(table(), "polars"), zc.errors.OptionError),
+        (lambda: zc.dataset(table(), "pyarrow"), zc.errors.OptionError),
+        (lambda: zc.dataset(table(), "xarray"), zc.errors.OptionError),
         (lambda: zc.dataset(table(), "torch", nulls="drop"), zc.errors.OptionError),
         (lambda: zc.dataset(table(), "torch", lists="dens"), zc.errors.OptionError),
         (lambda: zc.dataset(table(), "torch", shuffle=True), TypeError),
@@ -264,6 +292,14 @@ def test_fixes_are_calls_of_dataset() -> None:
 def test_refusals_name_the_function(make: Callable[[], Any], error: type[Exception]) -> None:
     with pytest.raises(error, match=r"^dataset\("):
         make()
+
+
+def test_rows_of_tensors_without_indexing_are_refused() -> None:
+    data = zc.dataset(COLUMNS, "pyarrow.Tensor", columns=["f"])
+    with pytest.raises(zc.UnsupportedConversionError, match=r"a row of pyarrow\.lib\.Tensor.*") as raised:
+        data[3]
+    batch = eval(raised.value.remedy.rpartition(": ")[2], {"data": data})
+    assert batch["f"].to_numpy().tolist() == [0.75]
 
 
 def test_streams_are_refused(tmp_path: Path) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from zerocopy import registry
 from zerocopy._engine.convert import convert
 from zerocopy._engine.target import is_named, of_object, resolve
-from zerocopy.errors import OptionError, UnsupportedConversionError
+from zerocopy.errors import OptionError
 from zerocopy.tables.result import first_row
 
 
@@ -28,14 +28,14 @@ def install() -> str:
     FrameworkNotInstalledError, UnsupportedConversionError
         datasets is not installed, or has a version whose formats are not known.
     """
-    types, names = _formats()
+    types, names = cast(Any, registry.by_name("datasets")).formats()
     types[_NAME], names[_NAME] = _Formatter, _NAME
     return _NAME
 
 
 def uninstall() -> None:
     """Remove the format."""
-    for known in _formats():
+    for known in cast(Any, registry.by_name("datasets")).formats():
         known.pop(_NAME, None)
 
 
@@ -47,17 +47,6 @@ class _Name(str):
 
 
 _NAME = _Name("zerocopy")
-
-
-def _formats() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the formats of datasets by name, and the names by their aliases."""
-    datasets: Any = registry.by_name("datasets")
-    formats: tuple[dict[str, Any], dict[str, Any]] | None = datasets.formats()
-    if formats is None:
-        why = f"datasets {datasets.module().__version__} is not known"
-        fix = 'use zc.dataset(data, to="torch"); or zc.convert(data.with_format("arrow")[:8], "torch")'
-        raise UnsupportedConversionError("install()", why, fix)
-    return formats
 
 
 class _Formatter:

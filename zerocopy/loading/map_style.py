@@ -13,8 +13,8 @@ import numpy as np
 
 from zerocopy import registry
 from zerocopy._engine.call_text import rewrite
-from zerocopy._engine.options import Target
-from zerocopy._engine.target import resolve
+from zerocopy._engine.options import Like, Target
+from zerocopy._engine.target import is_named, of_object, resolve
 from zerocopy.errors import OptionError, ReadError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.errors.invalid_option import unknown_option
 from zerocopy.errors.tracebacks import public
@@ -32,15 +32,15 @@ _OPTIONS = re.findall(r"\w+", "columns nulls encode layout lists pad_value max_l
 
 
 @public
-def dataset(source: Any, to: Target, **options: Any) -> MapDataset:
+def dataset(source: Any, to: Target | Like, **options: Any) -> MapDataset:
     """Return the rows of a table, files or arrays by their numbers, for a ``DataLoader`` of torch.
 
     Parameters
     ----------
     source : path, table or mapping
         As for :func:`zerocopy.loader`, but not a stream. Parquet files are read into memory.
-    to : str, module or type
-        A framework of tensors, as in :func:`zerocopy.convert`.
+    to : str, module, type or object
+        A framework of tensors, as in :func:`zerocopy.loader`.
     **options
         `columns`, `nulls`, `encode`, `layout`, `lists`, `pad_value`, `max_length`, `dtype`, `device` and
         `schema` of :func:`zerocopy.loader`; not ``nulls="drop"``.
@@ -65,7 +65,10 @@ def dataset(source: Any, to: Target, **options: Any) -> MapDataset:
         if name not in _OPTIONS:
             raise TypeError(unknown_option("dataset", name, _OPTIONS))
     with _in_terms_of_dataset(None):
-        checked = LoaderOptions(resolve(to).name, **options)
+        if not is_named(to):
+            to, options = of_object(to, source, options)
+        named = resolve(to)  # a name can be pickled, unlike a module
+        checked = LoaderOptions(f"{named.name}.{named.form}" if named.form else named.name, **options)
     return while_forks_wait(partial(MapDataset, source, checked))  # type: ignore[no-any-return]
 
 
@@ -87,7 +90,7 @@ class MapDataset:
     def __init__(self, source: Any, options: LoaderOptions, digest: str = "") -> None:
         self._given, self._options = source, options
         with _in_terms_of_dataset(options):
-            if resolve(options.to).kind == "table" or options.drops_rows:
+            if resolve(options.to).kind not in ("tensor", "compound") or options.drops_rows:
                 name, fix = ("nulls", "mask") if options.drops_rows else ("to", "numpy")
                 asked = f"dataset({name}={getattr(options, name)!r})"
                 raise OptionError(asked, "it has tensors of all rows, by number", f'pass {name}="{fix}"')
@@ -120,14 +123,16 @@ class MapDataset:
     def __getitem__(self, index: Any) -> Any:
         """Return a row for an int, and a batch for a slice or a sequence of ints."""
         if isinstance(index, slice):
-            return self._batch(np.arange(*index.indices(self._count)))
+            start, stop, step = index.indices(self._count)
+            return self._batch(np.arange(start, stop, max(-self._count - 1, min(step, self._count + 1))))
         rows = np.asarray(index)
         if rows.ndim > 1 or (rows.dtype.kind not in "iu" and rows.size):
             raise TypeError(f"dataset[...]: an index is an int, a slice or a sequence of ints: {index!r}")
-        rows = np.where(rows < 0, rows + self._count, rows).astype(np.int64)
-        if np.any(absent := (rows < 0) | (rows >= self._count)):
+        rows = rows if rows.size else np.arange(0)
+        if np.any(absent := (rows < -self._count) | (rows >= self._count)):
             row, known = np.asarray(index)[absent].ravel()[0], f"{-self._count} to {self._count - 1}"
             raise IndexError(f"dataset[...]: row {row} does not exist: rows are {known}")
+        rows = rows.astype(np.int64) % self._count if rows.size else rows
         return self._batch(rows) if rows.ndim else first_row(self._batch(rows.reshape(1)))
 
     def __getitems__(self, indices: Sequence[int]) -> list[Together]:

@@ -11,7 +11,7 @@ from typing import Any, Self
 from zerocopy.errors import CopyRequiredError, UnsupportedConversionError
 from zerocopy.formatting import printable
 from zerocopy.protocols.pytree_node import Attribute, Node
-from zerocopy.source import Array
+from zerocopy.source import Array, type_name
 
 #: The fields that hold tensors, or results of the columns inside.
 _PARTS = ("values", "offsets", "sizes", "categories", "mask")
@@ -275,7 +275,11 @@ def first_row(tree: object) -> object:
         return masked(first_row(tree.values), tree.mask[0])
     if isinstance(tree, Encoded):
         return tree if tree.offsets is not None else replace(tree, values=first_row(tree.values))
-    return tree[0]  # type: ignore[index]
+    try:
+        return tree[0]  # type: ignore[index]
+    except (TypeError, RuntimeError) as error:  # such as tvm_ffi's tensors, and Warp's arrays
+        asked, fix = f"dataset[...]: a row of {type_name(tree)}", "take a batch of one row: data[3:4]"
+        raise UnsupportedConversionError(asked, str(error), fix, code="framework-error") from error
 
 
 def to_pylist(result: object) -> list[Any]:

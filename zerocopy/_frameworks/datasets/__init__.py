@@ -98,10 +98,14 @@ class Datasets(Framework):
         ds: Any = self.module()
         return ds.Dataset, ds.arrow_dataset.Column, ds.table.Table, ds.IterableDataset
 
-    def formats(self) -> tuple[Any, Any] | None:
-        """Return the formats by name, and the names by their aliases; None for an unknown version."""
-        formatting = self.module().formatting
-        return (formatting._FORMAT_TYPES, formatting._FORMAT_TYPES_ALIASES) if PRIVATE() else None
+    def formats(self) -> tuple[Any, Any]:
+        """Return the formats by name, and the names by their aliases; neither has a public name."""
+        datasets = self.module()
+        if not PRIVATE():
+            why = f"datasets {datasets.__version__} is not known"
+            fix = 'use zc.dataset(data, to="torch"); or zc.convert(data.with_format("arrow")[:8], "torch")'
+            raise UnsupportedConversionError("install()", why, fix)
+        return datasets.formatting._FORMAT_TYPES, datasets.formatting._FORMAT_TYPES_ALIASES
 
     # -- source ---------------------------------------------------------------
 
