@@ -793,3 +793,36 @@ def test_killed_processes_never_block_the_others(mode: str) -> None:
         timeout=300,
     )
     assert result.returncode == 0, result.stderr
+
+
+def test_descriptors_that_the_program_closed_are_not_used(run_python) -> None:
+    """Their numbers belong to other files, as in a program that becomes a daemon."""
+    completed = run_python("""
+        import gc, os, tempfile, zerocopy as zc
+        reading = zc.channel({"x": ((), "f8")})
+        reader = reading.read()
+        writing = zc.channel({"x": ((), "f8")}, mode="latest")
+        writing.put({"x": 1.0})
+        held = writing.latest()
+
+        def refused():
+            for call in (lambda: writing.put({"x": 2.0}), lambda: writing.latest(timeout=1)):
+                try:
+                    call()
+                except zc.errors.SharedMemoryError as error:
+                    assert "the descriptor of the channel was closed by the program" in str(error)
+                else:
+                    raise AssertionError(call)
+
+        os.closerange(3, 200)
+        refused()
+        files = [tempfile.TemporaryFile() for _ in range(60)]
+        refused()
+        del reader, reading, writing, held
+        gc.collect()
+        for file in files:
+            os.fstat(file.fileno())
+        inodes = [f":{os.fstat(file.fileno()).st_ino} " for file in files]
+        assert not any(inode in open("/proc/locks").read() for inode in inodes)
+    """)
+    assert (completed.returncode, completed.stdout, completed.stderr) == (0, "", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -11,7 +12,7 @@ import numpy as np
 from zerocopy._engine.convert import convert
 from zerocopy.describe import describe_array
 from zerocopy.dtype import DType
-from zerocopy.errors import OptionError, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import LossyConversionError, OptionError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.formatting import printable
 from zerocopy.frames import from_frames, to_frames
 from zerocopy.frames.arrays import array_header, ndarray_over, parse_array, parse_dtype
@@ -184,9 +185,20 @@ def _as_number(value: Any, dtype: np.dtype[Any]) -> Array:
             why = f"{value} is out of the range of {dtype}"
             raise UnsupportedConversionError("", why, "pass a number that fits", code="other-fields")
         return np.asarray(value, dtype)
-    if dtype.kind in ("c" if isinstance(value, complex) else "fc"):
-        return np.asarray(value, dtype)
-    return np.asarray(value)
+    if dtype.kind not in ("c" if isinstance(value, complex) else "fc"):
+        return np.asarray(value)
+    try:  # zerocopy.convert refuses the same numbers; it has no long double, and integers up to 64 bits
+        with np.errstate(over="ignore"):
+            array = np.asarray(value, dtype)
+        parts = ((array.real, value.real), (array.imag, value.imag))
+        is_kept = all(int(a) == b if is_exact else math.isinf(a) == math.isinf(b) for a, b in parts)
+    except OverflowError:
+        is_kept = False
+    if not is_kept:
+        shown = str(value) if abs(value) < 1 << 64 or not is_exact else f"an integer of {value.bit_length()} bits"
+        why = f"{dtype} cannot hold {shown}" + " exactly" * is_exact
+        raise LossyConversionError("", why, "pass a number that fits", code="lossy-cast")
+    return array
 
 
 def _text(dtype: np.dtype[Any], standard: DType | None, shape: tuple[int, ...]) -> str:

@@ -27,16 +27,7 @@ from zerocopy.forks import LOADING
 from zerocopy.shared import room
 from zerocopy.shared.handle import Location, broker_number, host_id, no_file_descriptor
 from zerocopy.shared.linux import fcntl
-from zerocopy.shared.segment import (
-    MAP_ACCESS,
-    MAP_NORESERVE,
-    MAP_OPTIONS,
-    NAME,
-    Array,
-    FileMapping,
-    mapped_memfd,
-    seal_size,
-)
+from zerocopy.shared.segment import NAME, Array, FileMapping, mapped_memfd, seal_size
 from zerocopy.shared.segment_file import open_segment
 
 PAGE = mmap.PAGESIZE
@@ -136,16 +127,16 @@ class ChannelMemory:
         mapped = self._mapped
         return Location(host_id(), os.getpid(), mapped.fd, mapped.inode, 0, 0, broker_number())
 
-    def map_privately(self) -> mmap.mmap:
+    def map_privately(self) -> FileMapping:
         """Map the memory for a reader, whose writes copy the page for it alone.
 
         Linux shows the writes of others in the pages that were not copied (mmap(2) leaves it open).
         """
-        self._check_descriptor()
-        flags = mmap.MAP_PRIVATE | MAP_NORESERVE
+        fd = self.open_again()
         try:
-            return mmap.mmap(self._mapped.fd, len(self._mapped), flags=flags, prot=MAP_ACCESS, **MAP_OPTIONS)
+            return FileMapping.private(fd)
         except (OSError, ValueError) as error:
+            os.close(fd)
             raise _refusal("map the memory", error) from error
 
     def words(self, first: int, count: int) -> memoryview:
@@ -160,7 +151,8 @@ class ChannelMemory:
         SharedMemoryError
             There is no free descriptor.
         """
-        self._check_descriptor()
+        if not self._mapped.has_descriptor():
+            raise _closed_by_program()
         try:
             return os.open(f"/proc/self/fd/{self._mapped.fd}", os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
@@ -173,10 +165,10 @@ class ChannelMemory:
         except OSError:
             return False
 
-    def _check_descriptor(self) -> None:
-        if not self._mapped.has_descriptor():  # a program that becomes a daemon closes all descriptors
-            why = "the descriptor of the channel was closed by the program"
-            raise SharedMemoryError("", why, "open the channel after the process has become a daemon")
+
+def _closed_by_program() -> SharedMemoryError:
+    why = "the descriptor of the channel was closed by the program"  # such as one that becomes a daemon
+    return SharedMemoryError("", why, "open the channel after the process has become a daemon")
 
 
 def _refusal(task: str, error: Exception) -> SharedMemoryError:
@@ -237,7 +229,12 @@ class Holder:
         if not self.is_usable:
             why = "the channel was closed, or belongs to the process that this one was forked from"
             raise ChannelClosedError("", why, "call channel.read(), or put, in this process")
-        return fcntl.fcntl(self._fd, command, _FLOCK.pack(kind, os.SEEK_SET, byte, 1, 0))
+        lock = _FLOCK.pack(kind, os.SEEK_SET, byte, 1, 0)
+        if self._memory.is_own(self._fd):
+            return fcntl.fcntl(self._fd, command, lock)
+        if kind != fcntl.F_UNLCK:
+            raise _closed_by_program()
+        return lock  # the kernel released all locks when the program closed the descriptor
 
     def wait(self, word: int, value: int, seconds: float) -> None:
         """Wait until another process wakes the waiters of a word that has a value, or for some time."""

@@ -23,7 +23,6 @@ from zerocopy.errors.tracebacks import public
 from zerocopy.formatting import printable
 from zerocopy.shared.linux import resource
 from zerocopy.shared.reading import was_written
-from zerocopy.shared.segment import Array
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
 #: How often a reader tries to lease an item after its time is over: the writer may reuse its slot meanwhile.
@@ -71,8 +70,7 @@ class _Leases:
         self._place, self._channel = place, memory
         self.holder = Holder(memory, place.words, ring.words)
         self._mapped = memory.map_privately()
-        self._memory: Array = np.frombuffer(self._mapped, np.uint8)
-        self._address: int = self._memory.__array_interface__["data"][0]
+        self._address: int = self._mapped.address
         self.lock = forks.plain_lock()
         #: Slots to release; -1: the reader has ended.
         self._dropped: deque[int] = deque()
