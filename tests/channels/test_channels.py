@@ -20,7 +20,13 @@ from helpers.frameworks import host_frameworks
 
 import zerocopy as zc
 from zerocopy.channels import ring
-from zerocopy.errors import ChannelClosedError, ChannelTimeoutError, OptionError, StaleHandleError
+from zerocopy.errors import (
+    ChannelClosedError,
+    ChannelTimeoutError,
+    HandleFormatError,
+    OptionError,
+    StaleHandleError,
+)
 
 SPEC = {"image": ((4, 3), "u1"), "t": ((), "f8")}
 
@@ -267,7 +273,7 @@ def test_a_forked_child_does_not_publish_the_slot_of_its_parent() -> None:
     assert channel.stats().published == 1
 
 
-@pytest.mark.parametrize("timeout", ["5", float("nan"), -1])
+@pytest.mark.parametrize("timeout", ["5", float("nan"), -1, pytest.param(10**5000, id="large")])
 def test_a_timeout_is_a_number_of_seconds(timeout) -> None:
     channel = zc.channel(SPEC)
     with pytest.raises(OptionError, match="timeout="):
@@ -657,6 +663,10 @@ def test_a_batch_that_does_not_fit_is_refused(channel, batch, message: str) -> N
         {"spec": SPEC, "full": "wait"},
         {"spec": SPEC, "readers": 0},
         {"spec": SPEC, "readers": 65},
+        {"spec": {"a": ((1.5,), "f4")}},
+        {"spec": {"a": ("34", "f4")}},
+        {"spec": SPEC, "mode": np.array(["queue"])},
+        {"spec": SPEC, "mode": np.array(["queue", "latest"])},
     ],
 )
 def test_options_are_checked(options) -> None:
@@ -826,3 +836,110 @@ def test_descriptors_that_the_program_closed_are_not_used(run_python) -> None:
         assert not any(inode in open("/proc/locks").read() for inode in inodes)
     """)
     assert (completed.returncode, completed.stdout, completed.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("number", "dtype"),
+    [
+        (1e300, "f4"),
+        (16_777_217, "f4"),
+        (2**53 + 1, "f8"),
+        (1e300, "c8"),
+        (complex(float("inf"), 1e300), "c8"),
+        pytest.param(2**2000, "f8", id="2**2000"),
+        pytest.param(10**5000, "f8", id="10**5000"),
+    ],
+)
+def test_a_number_that_a_field_would_change_is_refused(number, dtype: str) -> None:
+    channel = zc.channel({"x": ((), dtype)}, mode="latest")
+    with pytest.raises(zc.LossyConversionError, match=r"put\(\): (float|complex)\d+ cannot hold"):
+        channel.put({"x": number})
+    for exact in (0.1, 2**70, float("inf"), float("nan"), True):
+        channel.put({"x": exact})
+        np.testing.assert_equal(channel.latest()["x"], np.asarray(exact, dtype))
+
+
+def test_a_batch_that_another_thread_is_releasing_holds_no_slot(monkeypatch) -> None:
+    channel = zc.channel(SPEC, slots=2)
+    reader = channel.read(timeout=0.01)
+    channel.put(item(0))
+    channel.put(item(1))
+    batches = [next(reader), next(reader)]
+
+    def drop_after(*args, take=reader._try):
+        result = take(*args)
+        with reader._leases.lock:
+            batches.clear()
+        return result
+
+    monkeypatch.setattr(reader, "_try", drop_after)
+    with pytest.raises(ChannelTimeoutError, match="no item arrived"):
+        next(reader)
+
+
+def test_the_end_that_another_thread_reads_first_is_the_end_for_all(monkeypatch) -> None:
+    channel = zc.channel(SPEC)
+    reader = channel.read()
+    channel.close()
+    leases, lock = reader._leases, reader._leases.lock
+
+    class OtherThreadFirst:
+        def __enter__(self) -> None:
+            leases.lock = lock
+            assert next(reader, None) is None
+            lock.acquire()
+
+        def __exit__(self, *error: object) -> None:
+            lock.release()
+
+    monkeypatch.setattr(leases, "lock", OtherThreadFirst())
+    assert next(reader, None) is None
+
+
+def test_a_write_to_a_page_in_swap_is_a_page_fault(monkeypatch) -> None:
+    from types import SimpleNamespace
+
+    from zerocopy.channels import reader
+
+    counts = [SimpleNamespace(ru_minflt=5, ru_majflt=0), SimpleNamespace(ru_minflt=5, ru_majflt=1)]
+    monkeypatch.setattr(reader.resource, "getrusage", lambda who: counts.pop())
+    assert reader._page_faults() != reader._page_faults()
+
+
+def test_a_slot_takes_its_own_arrays_only() -> None:
+    channel = zc.channel({"x": ((2,), "f4")})
+    reader = channel.read(timeout=5)
+    with channel.slot() as slot:
+        slot["x"][...] = 1
+        slot["x"] += 1
+        for change in (lambda: slot.update(x=np.ones(2)), lambda: slot.update({"x": 1})):
+            with pytest.raises(zc.UnsupportedConversionError, match=r"slot\['x'\]\[...\] = value"):
+                change()
+    assert next(reader)["x"].tolist() == [2, 2]
+
+
+def test_memory_that_is_not_that_of_a_channel_is_refused() -> None:
+    pa = pytest.importorskip("pyarrow")
+    from zerocopy.channels.channel import _HEAD
+    from zerocopy.shared.handle import Location, broker_number, host_id
+    from zerocopy.shared.segment import Segment
+
+    channel = zc.channel(pa.schema({"a": pa.int64()}), max_rows=2)
+    channel._memory.bytes[_HEAD.size + 8 : _HEAD.size + 60] = 255
+    segment = Segment(4096)
+    place = Location(host_id(), os.getpid(), segment.fd, segment.inode, 0, 0, broker_number())
+    for handle in (channel.handle, "zerocopy-channel:" + base64.urlsafe_b64encode(place.pack()).decode()):
+        with pytest.raises(
+            HandleFormatError, match=r"channel\(\): the memory of the handle is not a channel"
+        ):
+            zc.channel(handle)
+
+
+def test_options_that_are_equal_and_differ_in_type_have_readers_of_their_own() -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"a": pa.array([1, None])})
+    channel = zc.channel(table.schema, max_rows=2, mode="latest")
+    channel.put(table)
+    assert channel.latest(np, nulls=0)["a"].tolist() == [1, 0]
+    with pytest.raises(zc.LossyConversionError, match="cannot hold False"):
+        channel.latest(np, nulls=False)

@@ -13,9 +13,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from zerocopy import forks
-from zerocopy._engine.convert import convert
 from zerocopy.channels import ring as protocol
-from zerocopy.channels.items import FIELDS, Fields, Items, items_of
+from zerocopy.channels.items import FIELDS, Fields, Items, Slot, items_of
 from zerocopy.channels.memory import LONGEST_WAIT, PAGE, ChannelMemory, Holder
 from zerocopy.channels.reader import Place, Reader, deadline
 from zerocopy.channels.ring import CLOSED, DROPPED, FREED, HEAD, WAITING, Ring
@@ -24,6 +23,7 @@ from zerocopy.errors import (
     ChannelClosedError,
     ChannelTimeoutError,
     HandleFormatError,
+    LossyConversionError,
     OptionError,
     StaleHandleError,
     UnsupportedConversionError,
@@ -43,25 +43,6 @@ _PREFIX = "zerocopy-channel:"
 _MOST_READERS = 8
 MOST_SLOTS = 1 << 16
 MODES, FULL = ("queue", "latest"), ("block", "drop")
-
-
-class Slot(dict[str, Any]):
-    """The arrays of a slot that is written: ndarrays over shared memory, by the name of the field."""
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        place = f"slot[{printable(repr(name))}]"
-        why = "another array in the dict is not in the slot"
-        raise UnsupportedConversionError(f"{place} = ...", why, f"write to the array: {place}[...] = value")
-
-    def to(self, framework: Any) -> dict[str, Any]:
-        """Return the arrays in another framework, over the same memory.
-
-        Raises
-        ------
-        CopyRequiredError
-            The framework cannot write to memory of others, or would copy it.
-        """
-        return {name: convert(array, framework, copy=False, writable=True) for name, array in self.items()}
 
 
 class Channel:
@@ -128,7 +109,7 @@ class Channel:
             place = _place_of(ring, items)
             if items.nbytes != nbytes or memory.bytes.nbytes != place.first_slot + slots * place.slot_bytes:
                 raise ValueError("its sizes do not agree")
-        except (ValueError, TypeError, struct.error) as error:
+        except (OSError, ValueError, TypeError, struct.error) as error:  # OSError: a schema of pyarrow
             why = f"the memory of the handle is not a channel: {error}"
             raise HandleFormatError("channel()", why, "pass channel.handle unchanged") from error
         return cls(memory, ring, items, bool(drops))
@@ -191,8 +172,8 @@ class Channel:
             No slot became free in time.
         ChannelClosedError
             All readers of the queue have ended, or this object was closed.
-        UnsupportedConversionError
-            The batch does not fit the fields; nothing is published.
+        UnsupportedConversionError, LossyConversionError
+            The batch, or a Python number in it, does not fit the fields; nothing is published.
         """
         claim = _Claim()
         try:
@@ -203,7 +184,7 @@ class Channel:
             self._publish(claim)
         except BaseException as error:
             self._abandon(claim)
-            if isinstance(error, UnsupportedConversionError):
+            if isinstance(error, (LossyConversionError, UnsupportedConversionError)):
                 raise error.with_context(asked=f"{self!r}.put()") from error.__cause__
             raise
         return True
@@ -431,7 +412,8 @@ class Channel:
             raise OptionError(
                 "Channel.latest()", why, 'iterate over channel.read(), or create it with mode="latest"'
             )
-        key = (os.getpid(), to, *sorted(options.items())) if _is_hashable(to, options) else None
+        given = ((name, type(value), value) for name, value in sorted(options.items()))  # 0 == False
+        key = (os.getpid(), to, *given) if _is_hashable(to, options) else None
         reader = self._readers.get(key)
         if reader is None:
             reader = self.read(to, **options)

@@ -84,8 +84,9 @@ def channel(
     """
     if isinstance(spec, str):
         return Channel.from_handle(spec)
-    for name, value, allowed in (("mode", mode, MODES), ("full", full, FULL)):
-        if value not in allowed:
+    choices: list[tuple[str, Any, tuple[str, str]]] = [("mode", mode, MODES), ("full", full, FULL)]
+    for name, value, allowed in choices:
+        if not isinstance(value, str) or value not in allowed:
             raise OptionError(
                 "channel()", f"{name}={printable(repr(value))} is unknown", f"pass one of {allowed}"
             )

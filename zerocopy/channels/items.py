@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import struct
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -57,6 +58,32 @@ class Items(Protocol):
         """Return the batch of a slot in a framework."""
 
 
+class Slot(dict[str, Any]):
+    """The arrays of a slot that is written: ndarrays over shared memory, by the name of the field."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name in self and value is self[name]:  # slot["x"] += 1
+            return
+        place = f"slot[{printable(repr(name))}]"
+        why = "another array in the dict is not in the slot"
+        raise UnsupportedConversionError(f"{place} = ...", why, f"write to the array: {place}[...] = value")
+
+    def update(self, *batches: Any, **fields: Any) -> None:
+        """Refuse other arrays, as ``slot[name] = ...`` does."""
+        for name, value in dict(*batches, **fields).items():
+            self[name] = value
+
+    def to(self, framework: Any) -> dict[str, Any]:
+        """Return the arrays in another framework, over the same memory.
+
+        Raises
+        ------
+        CopyRequiredError
+            The framework cannot write to memory of others, or would copy it.
+        """
+        return {name: convert(array, framework, copy=False, writable=True) for name, array in self.items()}
+
+
 class Fields:
     """Items that are dicts of arrays with fixed shapes and dtypes.
 
@@ -93,7 +120,7 @@ class Fields:
         for name, field in spec.items():
             try:
                 shape, of_type = field
-                sizes = (shape,) if isinstance(shape, int) else tuple(map(int, shape))
+                sizes = (shape,) if isinstance(shape, int) else tuple(map(operator.index, shape))
                 if not isinstance(name, str) or min(sizes, default=0) < 0 or of_type is None:
                     raise ValueError("a name is a str, a size is 0 or more, and a dtype is needed")
                 dtype, standard = _types(of_type)
@@ -195,7 +222,8 @@ def _as_number(value: Any, dtype: np.dtype[Any]) -> Array:
     except OverflowError:
         is_kept = False
     if not is_kept:
-        shown = str(value) if abs(value) < 1 << 64 or not is_exact else f"an integer of {value.bit_length()} bits"
+        is_large = is_exact and abs(value) >= 1 << 64
+        shown = f"an integer of {value.bit_length()} bits" if is_large else str(value)
         why = f"{dtype} cannot hold {shown}" + " exactly" * is_exact
         raise LossyConversionError("", why, "pass a number that fits", code="lossy-cast")
     return array

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.errors import ChannelClosedError, SharedMemoryError
+from zerocopy.errors import ChannelClosedError, HandleFormatError, SharedMemoryError
 from zerocopy.forks import LOADING
 from zerocopy.shared import room
 from zerocopy.shared.handle import Location, broker_number, host_id, no_file_descriptor
@@ -113,13 +113,16 @@ class ChannelMemory:
 
         Raises
         ------
-        StaleHandleError, OtherHostError, HandleAccessError, SharedMemoryError
+        HandleFormatError, StaleHandleError, OtherHostError, HandleAccessError, SharedMemoryError
         """
         fd = open_segment(location, os.O_RDWR)
         try:
             return cls(FileMapping.shared(fd))
         except (OSError, OverflowError, ValueError) as error:
             os.close(fd)
+            if getattr(error, "errno", None) == errno.EPERM:  # the seal of memory that zerocopy.share made
+                why = "the memory of the handle is not a channel: it cannot be written"
+                raise HandleFormatError("", why, "pass channel.handle unchanged") from error
             raise _refusal("map the memory", error) from error
 
     def own_location(self) -> Location:

@@ -39,10 +39,14 @@ def deadline(timeout: Any) -> float | None:
     """
     if timeout is None:
         return None
-    if not isinstance(timeout, (int, float)) or not timeout >= 0:
-        why = f"timeout={printable(repr(timeout))} is invalid"
-        raise OptionError("channel()", why, "pass seconds, or None to wait without a limit")
-    return time.monotonic() + timeout
+    try:
+        if isinstance(timeout, (int, float)) and timeout >= 0:
+            return time.monotonic() + timeout
+        given = repr(timeout)
+    except OverflowError:
+        given = f"(an integer of {timeout.bit_length()} bits)"
+    why = f"timeout={printable(given)} is invalid"
+    raise OptionError("channel()", why, "pass seconds, or None to wait without a limit")
 
 
 class Place(NamedTuple):
@@ -55,7 +59,8 @@ class Place(NamedTuple):
 
 def _page_faults() -> int:
     """Return how many page faults all threads of this process had; 0 if the kernel does not count them."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_minflt + usage.ru_majflt  # a page in swap is a major fault
 
 
 class _Leases:
@@ -110,6 +115,15 @@ class _Leases:
                     self._free(slot)
             finally:
                 self.lock.release()
+
+    def hold_all_slots(self) -> bool:
+        """Whether batches hold all slots; those that another thread has not released yet are released."""
+        with self.lock:
+            while self._dropped:
+                self._free(self._dropped.popleft())
+            is_full = all(self.counts)
+        self.free_dropped()
+        return is_full
 
     def _free(self, slot: int) -> None:
         if slot < 0:
@@ -249,7 +263,7 @@ class Reader:
 
     def _check_time(self, end: float | None, timeout: float | None, tries: int, last: int) -> int:
         """Raise if an item cannot come in time; return how often it was tried after that time."""
-        if all(self._leases.counts):
+        if self._leases.hold_all_slots():
             why = f"this process holds batches in all {self._ring.slots} slots, so that no item can be put"
             remedy = "drop batches, read with copy=True, or create the channel with more slots="
             raise ChannelTimeoutError("Channel.read()", why, remedy, code="channel-full")
@@ -266,11 +280,11 @@ class Reader:
         """Return the lease of an item if there is one, and whether no other will come."""
         leases = self._leases
         leases.free_dropped()
-        if self._has_ended:
-            return None, True
         lease = _Lease(leases)
         try:
             with leases.lock:
+                if self._has_ended:  # another thread may have got the end
+                    return None, True
                 if leases.entry < 0:
                     why = "the reader was closed"
                     raise ChannelClosedError("Channel.read()", why, "call channel.read() again")
