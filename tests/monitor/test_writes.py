@@ -1,4 +1,4 @@
-"""``record(writes=True)``: 100 planted writes to immutable memory are change, and reads are not reported."""
+"""``record(writes=True)``: 100 planted writes to immutable memory are found, and reads are not reported."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import zerocopy as zc
+from zerocopy import handover
 from zerocopy._engine import recording
 from zerocopy.monitor.writes import Write
 
@@ -255,3 +256,50 @@ def test_shared_memory_is_protected_and_a_block_that_has_not_ended_reports_at_ex
     assert "Segmentation fault" in done.stderr
     assert 'File "<string>", line 12 in <module>' in done.stderr
     assert "zerocopy monitor: <string>:15 <module>: bytes uint8 (100,) is immutable" in done.stderr
+
+
+def test_an_array_without_dimensions() -> None:
+    with zc.monitor.record(writes=True) as r:
+        t = zc.convert(frozen(np.array(1.0)), "torch")
+        t.fill_(5)
+    assert [each.ranges for each in r.writes] == [((0, 8),)]
+
+
+def fail(*_: object) -> None:
+    raise MemoryError
+
+
+def test_a_block_that_cannot_begin_or_end_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = zc.monitor.record(writes=True)
+    record.__enter__()
+    t = zc.convert(zc.share(np.arange(1e5)), "torch")
+    with monkeypatch.context() as patch:
+        patch.setattr(record._recorder, "rows", fail)
+        with pytest.raises(MemoryError):
+            record.__exit__()
+    assert not handover.watchers
+    t[0] = 5  # its pages are writable again
+
+    monkeypatch.setattr("zerocopy.monitor.writes.Watcher.__init__", fail)
+    with pytest.raises(MemoryError), zc.monitor.record(writes=True):
+        pass
+    assert recording.counters is None
+
+
+TRUNCATED = """
+import os, sys
+import numpy as np, torch
+import zerocopy as zc
+
+np.arange(100_000.0).tofile(PATH)
+mapped = np.memmap(PATH, "f8", "r")
+sys.__stderr__ = None
+with zc.monitor.record(writes=True):
+    t = zc.convert(mapped, "torch")
+    os.truncate(PATH, 0)
+"""
+
+
+def test_a_file_that_is_truncated_is_not_compared(run_warm, tmp_path: Path) -> None:
+    done = run_warm(TRUNCATED.replace("PATH", repr(str(tmp_path / "a"))))
+    assert done.returncode == 0, done.stderr

@@ -201,16 +201,23 @@ class Recording(ConversionReport):
         if self._watches:
             from zerocopy.monitor.writes import Watcher  # it loads the engine too
 
-            self._watcher = Watcher()
+            try:
+                self._watcher = Watcher()
+            except BaseException:
+                self.__exit__()
+                raise
         return self
 
     def __exit__(self, *error: object) -> None:
         recorder = self._recorder
         if recorder is not None:
-            recorder.stop()
-            self._rows, self._recorder = recorder.rows(), None
-            if self._watcher is not None:
-                self._watcher.stop()
+            try:
+                recorder.stop()
+                self._rows = recorder.rows()
+            finally:
+                self._recorder = None
+                if self._watcher is not None:
+                    self._watcher.stop()  # else pages of shared memory would stay read-only
 
     @property
     def writes(self) -> list[Write]:

@@ -11,10 +11,12 @@ import atexit
 import ctypes
 import faulthandler
 import mmap
+import os
 import sys
 import threading
 import zlib
 from array import array as integers
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from traceback import walk_stack
@@ -105,8 +107,10 @@ class Watcher:
         self.watched: WeakValueDictionary[int, _Watched] = WeakValueDictionary()
         self.changes: list[Write] = []
         self._new = threading.local()
+        self._pid = os.getpid()
         if not faulthandler.is_enabled():
-            faulthandler.enable(sys.__stderr__ or 2)
+            with ignored_errors():  # standard error is closed, or has no descriptor
+                faulthandler.enable(sys.__stderr__ or 2)
         atexit.register(self.report)
         handover.watchers.append(self)
 
@@ -115,7 +119,7 @@ class Watcher:
         names = (str(frame.f_globals.get("__name__")) for frame, _ in walk_stack(sys._getframe()))
         modules = {*takewhile(lambda name: name.startswith("zerocopy."), names)}
         is_new = "zerocopy.loading.map_style" in modules  # a batch that only the caller has
-        if array.dtype.hasobject or not array.nbytes or is_new or _protects(array):
+        if array.dtype.hasobject or not array.nbytes or is_new or _protects(array) or _is_file(array):
             return array
         write = Write(*place_of(*site()), source.summary, target, array.nbytes)
         if "zerocopy.loading.batch_plan" in modules:
@@ -162,8 +166,10 @@ class Watcher:
         self.watched.clear()
 
     def report(self) -> None:
-        """Stop, and print the writes to standard error."""
+        """Stop, and print the writes to standard error; a forked child leaves that to its parent."""
         self.stop()
+        if self._pid != os.getpid():
+            return
         for each in self.changes or ("no writes to immutable memory through aliases that zerocopy made",):
             print(f"zerocopy monitor: {each}", file=sys.stderr)
 
@@ -179,7 +185,22 @@ def _protects(array: Array) -> bool:
     if reading is None or not isinstance(mapping, reading.Mapping):
         return False
     _readonly_mappings[id(mapping)] = mapping
-    return _protect(mapping, mmap.PROT_READ)
+    done = _protect(mapping, mmap.PROT_READ)
+    if done and not handover.watchers:  # the last one has stopped on another thread
+        _protect(mapping, mmap.PROT_READ | mmap.PROT_WRITE)
+    return done
+
+
+def _is_file(array: Array) -> bool:
+    """Whether the memory is mapped from a file: a comparison after the file was truncated raises SIGBUS."""
+    first, _ = span(array)
+    with suppress(OSError), open("/proc/self/maps", "rb") as maps:
+        for line in maps:
+            addresses, _, _, _, inode, *name = line.split(maxsplit=5)
+            start, stop = (int(text, 16) for text in addresses.split(b"-"))
+            if start <= first < stop:
+                return inode != b"0" and not name[0].startswith(b"/memfd:")  # which are sealed
+    return False
 
 
 def _protect(mapping: Any, access: int) -> bool:
@@ -193,8 +214,10 @@ class _Watched(WritableInterface):
     def __init__(self, watcher: Watcher, array: Array, write: Write) -> None:
         super().__init__(array)  # writable: a program that sets the flag of an alias can still do so
         self._watcher, self.write, self.base = watcher, write, array
-        values = array[tuple(slice(None if step else 1) for step in array.strides)]  # without repetitions
-        self._row = values.nbytes // len(values) if values.ndim else 0
+        # Without repetitions. The index () would copy the element of an array without dimensions.
+        parts = tuple(slice(None if step else 1) for step in array.strides)
+        values = array[parts] if parts else array.reshape(1)
+        self._row = values.nbytes // len(values) if array.ndim else 0
         self._values = values.reshape(-1) if values.flags.c_contiguous else values
         self._nbytes, width = values.nbytes, values.nbytes // len(self._values)
         self._step = max(1, min(max(values.nbytes // _BLOCKS, _LEAST), _MOST) // width)
