@@ -100,7 +100,8 @@ class ArrayDataset(Dataset):
         return digest(
             self._rows,
             [(name, str(array.dtype), array.shape[1:]) for name, array in self.whole.items()],
-            [array[places].tobytes() for array in self.whole.values()],
+            # As ndarrays: Quantity of astropy has no tobytes.
+            [np.asarray(array[places]).tobytes() for array in self.whole.values()],
         )
 
 
