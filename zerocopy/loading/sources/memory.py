@@ -105,8 +105,9 @@ class ArrayDataset(Dataset):
         )
 
 
-def groups_of(rows: int, most: int = GROUP_ROWS) -> list[Group]:
+def groups_of(rows: int, most: int = 0) -> list[Group]:
     """Return groups of at most `most` rows, or of 131,072: at least one."""
+    most = most or GROUP_ROWS
     starts = range(0, max(rows, 1), most)
     return [Group(min(most, rows - start), number=number) for number, start in enumerate(starts)]
 
