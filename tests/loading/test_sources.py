@@ -55,7 +55,7 @@ def test_an_unknown_column_is_refused_with_the_names(kind: str, tmp_path: Path) 
     with pytest.raises(zc.UnsupportedConversionError, match=r"'xx'.*'x'") as raised:
         zc.loader(SOURCES[kind](tmp_path), to="numpy", columns=["xx"])
     assert raised.value.code == "unknown-name"
-    assert "but 'x', 'y'" in raised.value.why
+    assert "it has 'x', 'y'" in raised.value.why
     assert raised.value.calls == ('zc.loader(source, "numpy", columns=["x"])',)
 
 
