@@ -138,7 +138,7 @@ def test_the_installed_plugin_does_not_break_other_projects(tmp_path: Path) -> N
     info.mkdir(parents=True)
     project.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: zerocopy\nVersion: 0\n")
-    (info / "entry_points.txt").write_text("[pytest11]\nzerocopy = zerocopy.pytest_plugin\n")
+    (info / "entry_points.txt").write_text("[pytest11]\nzerocopy.pytest_plugin = zerocopy.pytest_plugin\n")
     files = ("__init__.py", "interpreter.py", "pytest_plugin/__init__.py")
     (info / "RECORD").write_text("".join(f"zerocopy/{name},,\n" for name in files))
     (project / "conftest.py").write_text(CONFTEST)
