@@ -141,6 +141,26 @@ def test_a_crash_and_a_hang_are_findings_of_their_case(make: Any, timeout: float
     assert set(statuses(report).values()) <= {"passed", "failed", "skipped"}
 
 
+OTHER_HANDLER = """
+import faulthandler, os, signal
+import numpy as np
+from zerocopy.testing import check_producer
+
+class Killed(np.ndarray):
+    def __dlpack_device__(self):
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+faulthandler.enable()
+signal.signal(signal.SIGSEGV, signal.SIG_DFL)  # as a library replaces the handler of faulthandler
+print(check_producer(lambda: np.ones(3).view(Killed), ["dlpack"]))
+"""
+
+
+def test_a_crash_is_shown_although_a_library_has_its_own_handler() -> None:
+    done = subprocess.run([sys.executable, "-c", OTHER_HANDLER], capture_output=True, text=True)
+    assert "Segmentation fault" in done.stdout, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     ("target", "call", "status"),
     [("target.make", "os.kill(os.getpid(), 19)", "19"), ("'target:make'", "os.killpg(0, 9)", "9")],

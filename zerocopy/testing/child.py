@@ -124,6 +124,7 @@ def _wait(child: int) -> int:
 
 def run_here(targets: Targets, side: str, ids: list[str], timeout: float, out: str) -> None:
     """Run cases in this process, a child; write a line of JSON for each outcome."""
+    faulthandler.disable()  # an enabled one would not replace the handlers that a library installed since
     faulthandler.enable(2, all_threads=False)
     cases_of(side)
     gc.freeze()  # collections look at the objects of cases alone
