@@ -437,3 +437,19 @@ def test_conversions_take_their_routes_again() -> None:
         assert routes.routes_of("torch", {}).get(np.ndarray) is None
     zc.convert(X, "torch")
     assert routes.routes_of("torch", {}).get(np.ndarray) is not None
+
+
+@pytest.mark.parametrize("fails", ["zerocopy.audit.wrapper.add", "zerocopy.monitor.recorder.Recorder.start"])
+def test_a_block_that_cannot_begin_leaves_no_guard(monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    from zerocopy._engine import recording
+    from zerocopy.audit import wrapper
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(fails, fail)
+    before = [*wrapper.LISTENERS]
+    with pytest.raises(MemoryError), zc.forbid_copies(also="torch"):
+        pass
+    assert recording.counters is None
+    assert [*wrapper.LISTENERS] == before

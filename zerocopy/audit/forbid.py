@@ -121,9 +121,13 @@ class CopyGuard(audit_recorder.Recorder, ContextDecorator, AbstractContextManage
     def __enter__(self) -> None:
         with self._lock:
             if not self._entered:
-                if self._names:
-                    wrapper.add(self)
                 self._recorder.start()
+                try:
+                    if self._names:
+                        wrapper.add(self)
+                except BaseException:
+                    self._recorder.stop()  # else conversions would stay slow
+                    raise
             self._entered += 1
         guards.set((*guards.get(), self))
 
