@@ -75,20 +75,25 @@ def with_index(page: str) -> str:
     listed = list(hazards())
     parts = [page.partition("<!-- index -->")[0] + "<!-- index -->"]
     for symptom, heading in SYMPTOMS.items():
-        rows = [row(hazard) for hazard in listed if symptom in hazard.symptoms]
-        head = [f"## {heading}", "", "| problem | with zerocopy |", "|---|---|"]
-        parts.append("\n".join([*head, *rows]))
+        groups: dict[str, list[str]] = {}
+        for hazard in listed:
+            if symptom in hazard.symptoms:
+                group, text = entry(hazard)
+                groups.setdefault(group, []).append(text)
+        lines = [f"- {group}: {'; '.join(texts)}." for group, texts in groups.items()]
+        parts.append("\n".join([f"## {heading}", "", *lines]))
     return "\n\n".join(parts) + "\n"
 
 
-def row(hazard: Hazard) -> str:
-    """Return the row of a hazard: a link to its section, and its text without links to upstream issues."""
+def entry(hazard: Hazard) -> tuple[str, str]:
+    """Return the group of a hazard and its text: the page and a link to the heading, or a link to the section
+    and the text of the row up to its first colon or semicolon."""
     if hazard.text == hazard.section:
         title = (DOCS / "hazards" / f"{hazard.page}.md").read_text(encoding="utf-8").splitlines()[0]
-        link = f"[{title.removeprefix('# Hazards of ')}: {hazard.text}]({hazard.link})"
-    else:
-        link = f"[{hazard.section}]({hazard.link}): {re.sub(UPSTREAM, '', hazard.text)}"
-    return f"| {link} | {hazard.guard} |".replace("](../", "](")
+        group = title.removeprefix("# Hazards of ")
+        return group[0].upper() + group[1:] if " " in group else group, f"[{hazard.text}]({hazard.link})"
+    text = re.split("[:;] ", re.sub(UPSTREAM, "", hazard.text))[0].replace("](../", "](")
+    return f"[{hazard.section}]({hazard.link})", text
 
 
 if __name__ == "__main__":

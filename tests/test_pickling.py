@@ -126,7 +126,7 @@ def slices_of_five() -> dict[str, Any]:
     }
 
 
-@pytest.mark.hazard("processes#slices-in-pickles")
+@pytest.mark.hazard("training#slices-in-pickles")
 def test_a_slice_of_five_rows_sends_five_rows() -> None:
     pa = pytest.importorskip("pyarrow")
     assert len(pickle.dumps(pa.array(np.arange(float(ROWS))).slice(7, 5), 5)) > 8 * ROWS  # pyarrow's own
@@ -319,9 +319,9 @@ assert x.tolist() == [9, 1, 2]
 """
 
 
-@pytest.mark.hazard("processes#reducers-in-copyreg")
+@pytest.mark.hazard("training#reducers-in-copyreg")
 def test_a_reducer_in_copyreg_changes_other_modules(run_warm) -> None:
-    """The reason for a pickler of its own; see docs/hazards/processes.md."""
+    """The reason for a pickler of its own; see docs/hazards/training.md."""
     pytest.importorskip("torch")
     process = run_warm(IN_COPYREG)
     assert process.returncode == 0, process.stderr
@@ -345,7 +345,7 @@ assert x.tolist() == [0, 1, 2]
 """
 
 
-@pytest.mark.hazard("processes#reducers-in-copyreg")
+@pytest.mark.hazard("training#reducers-in-copyreg")
 def test_importing_it_changes_no_other_pickle(run_warm) -> None:
     for name in ("torch", "polars", "pyarrow", "jax"):
         pytest.importorskip(name)

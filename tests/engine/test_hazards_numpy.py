@@ -16,7 +16,7 @@ import zerocopy as zc
 pytest.importorskip("torch")
 
 
-@pytest.mark.hazard("numpy#masked-arrays")
+@pytest.mark.hazard("producers#masks-and-units")
 @pytest.mark.parametrize("shape", [0, (0, 2)])
 @pytest.mark.parametrize("fields", [[("a", "i4"), ("b", "f8")], [("a", [("b", "i4")])]])
 def test_masked_records_without_rows_are_records(fields: list[tuple[str, Any]], shape: Any) -> None:
@@ -30,7 +30,7 @@ def test_masked_records_without_rows_are_records(fields: list[tuple[str, Any]], 
             assert (result["r"] if isinstance(result, dict) else result).dtype == records.dtype
 
 
-@pytest.mark.hazard("numpy#masked-arrays")
+@pytest.mark.hazard("producers#masks-and-units")
 def test_masked_elements_are_refused() -> None:
     x = np.ma.masked_array([1.0, 2.0, 3.0], mask=[False, True, False])
     for target in ("torch", "jax", "tensorflow", "pyarrow"):
@@ -96,7 +96,7 @@ def _all(hidden):
     return np.array([(one, one, ((one, one),)) for one in hidden], np.ma.make_mask_descr(records().dtype))
 
 
-@pytest.mark.hazard("producers#masks-and-units-of-foreign-arrays")
+@pytest.mark.hazard("producers#masks-and-units")
 @pytest.mark.parametrize("name", MASKED)
 @pytest.mark.parametrize("to", ["torch", "pyarrow", "pandas", "jax", "polars"])
 def test_masks_outside_the_data_are_refused(to: str, name: str) -> None:
@@ -121,7 +121,7 @@ def test_masks_outside_the_data_are_refused(to: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MASKED)
-@pytest.mark.hazard("producers#masks-and-units-of-foreign-arrays")
+@pytest.mark.hazard("producers#masks-and-units")
 def test_an_array_whose_mask_hides_nothing_is_converted_and_fixes_work(name: str) -> None:
     x = MASKED[name]([False] * 3)
     assert zc.explain(x, "pandas").possible
@@ -138,7 +138,7 @@ def test_an_array_whose_mask_hides_nothing_is_converted_and_fixes_work(name: str
         exec(call.replace("import numpy; ", ""), names)
 
 
-@pytest.mark.hazard("producers#masks-and-units-of-foreign-arrays")
+@pytest.mark.hazard("producers#masks-and-units")
 @pytest.mark.parametrize(
     "mask", [np.array([True, False, True]), np.ones(3, bool), b"\0\1\0", np.True_], ids=repr
 )
@@ -164,7 +164,7 @@ class Measured(np.ndarray):
     units = "km"
 
 
-@pytest.mark.hazard("producers#masks-and-units-of-foreign-arrays")
+@pytest.mark.hazard("producers#masks-and-units")
 @pytest.mark.parametrize("to", ["torch", "pyarrow", "pandas", "jax", "polars", "xarray"])
 def test_plans_list_units_that_are_lost(to: str) -> None:
     units, table = pytest.importorskip("astropy.units"), pytest.importorskip("astropy.table")
@@ -194,7 +194,7 @@ def test_plans_list_units_that_are_lost(to: str) -> None:
     assert not zc.explain(sources["m"], "numpy").warnings, "it is returned itself"
 
 
-@pytest.mark.hazard("numpy#types-without-a-counterpart-and-scalars")
+@pytest.mark.hazard("producers#types-without-a-counterpart-and-scalars")
 @pytest.mark.parametrize(
     ("x", "hint"),
     [
@@ -216,7 +216,7 @@ def test_numpy_types_without_counterpart_are_refused(x: np.ndarray, hint: str) -
         assert hint in caught.value.remedy
 
 
-@pytest.mark.hazard("numpy#types-without-a-counterpart-and-scalars")
+@pytest.mark.hazard("producers#types-without-a-counterpart-and-scalars")
 def test_numpy_dates_are_refused_and_encoded() -> None:
     x = np.array(["2020-01-01", "NaT"], "M8[us]")
     with pytest.raises(zc.UnsupportedConversionError, match=r"timestamp\[us\]") as caught:
@@ -227,7 +227,7 @@ def test_numpy_dates_are_refused_and_encoded() -> None:
     assert zc.shares_memory(x.view("i8"), values)
 
 
-@pytest.mark.hazard("numpy#types-without-a-counterpart-and-scalars")
+@pytest.mark.hazard("producers#types-without-a-counterpart-and-scalars")
 def test_numpy_scalars_are_copied() -> None:
     x = np.float32(3)
     assert zc.convert(x, to="torch").item() == 3

@@ -100,7 +100,7 @@ def test_a_slice_of_five_rows_has_five_rows(kind: str) -> None:
     assert from_frames(split.header, split.frames).equals(part)
 
 
-@pytest.mark.hazard("processes#lists-without-offsets")
+@pytest.mark.hazard("training#lists-without-offsets")
 @pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.large_list(pa.int8()), pa.string()])
 def test_lists_without_rows_have_an_offset(kind: Any) -> None:
     """polars 2.1 raises an error for lists without an offset, which Arrow permits."""

@@ -141,7 +141,7 @@ def test_own_objects_are_returned_unchanged() -> None:
 # -- structs: offsets, nulls, chunks ---------------------------------------------
 
 
-@pytest.mark.hazard("nanoarrow#slices-of-structs")
+@pytest.mark.hazard("other-frameworks#slices-of-structs")
 def test_slice_of_struct_keeps_offset() -> None:
     structs = pa.array([{"a": i, "s": str(i)} for i in range(10)])[3:7]
     array = na.Array(structs)
@@ -225,7 +225,7 @@ t = pa.table({'s': pa.array(['a', 'b' * 20], pa.string_view())})
 """
 
 
-@pytest.mark.hazard("nanoarrow#arrays-with-views")
+@pytest.mark.hazard("other-frameworks#arrays-with-views")
 def test_hazard_arrays_with_views_abort_the_process(run_python) -> None:
     """nanoarrow itself crashes, in a separate process."""
     # 1,000 calls, because the first ones may only damage the heap.
@@ -235,7 +235,7 @@ def test_hazard_arrays_with_views_abort_the_process(run_python) -> None:
     assert "alive" not in completed.stdout
 
 
-@pytest.mark.hazard("nanoarrow#arrays-with-views")
+@pytest.mark.hazard("other-frameworks#arrays-with-views")
 def test_arrays_with_views_are_refused_before_they_are_read(run_python) -> None:
     completed = run_python(
         _VIEWS
@@ -267,7 +267,7 @@ print("alive")
     assert "alive" in completed.stdout
 
 
-@pytest.mark.hazard("nanoarrow#arrays-with-views")
+@pytest.mark.hazard("other-frameworks#arrays-with-views")
 @pytest.mark.parametrize(
     "array",
     [

@@ -54,7 +54,7 @@ def test_workers_of_one_machine_map_large_objects_and_receive_small_ones(client,
         assert received["writable"] == expected["writable"]
 
 
-@pytest.mark.hazard("processes#writes-to-arguments-in-dask")
+@pytest.mark.hazard("training#writes-to-arguments-in-dask")
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_a_write_changes_the_receivers_object_alone(client, framework: str) -> None:
     pytest.importorskip(framework)

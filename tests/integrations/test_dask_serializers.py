@@ -83,7 +83,7 @@ def test_a_handle_for_a_reader_of_this_machine(framework: str) -> None:
     gc.collect()
 
 
-@pytest.mark.hazard("processes#frames-at-any-byte")
+@pytest.mark.hazard("training#frames-at-any-byte")
 @EVERY
 def test_frames_for_a_reader_of_another_machine(framework: str) -> None:
     obj = make(framework)
@@ -191,7 +191,7 @@ def test_a_replica_is_sent_on_after_its_owner_has_dropped_it() -> None:
     assert np.array_equal(deserialize(header, frames), tasks.values(MIB))
 
 
-@pytest.mark.hazard("processes#writes-to-arguments-in-dask")
+@pytest.mark.hazard("training#writes-to-arguments-in-dask")
 def test_results_of_one_handle_are_private() -> None:
     context, _handles = near_reader()
     array = tasks.make("numpy", MIB)

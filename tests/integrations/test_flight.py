@@ -188,7 +188,7 @@ def test_a_client_whose_objects_hold_half_of_its_descriptors_gets_the_stream(
     assert is_shared(get(client, "polars"))
 
 
-@pytest.mark.hazard("processes#streams-at-other-addresses")
+@pytest.mark.hazard("training#streams-at-other-addresses")
 def test_streamed_columns_are_aligned_where_the_target_needs_it(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -360,7 +360,7 @@ def test_serializers_of_the_program_are_kept(ray) -> None:
 # -- writes and lifetimes ------------------------------------------------------------------
 
 
-@pytest.mark.hazard("processes#writes-to-the-store-of-ray", "processes#small-objects-in-ray")
+@pytest.mark.hazard("training#writes-to-the-store-of-ray", "training#small-objects-in-ray")
 @pytest.mark.parametrize("count", [10, LARGE], ids=["inline", "in the store"])
 def test_a_write_changes_no_other_copy(ray, count: int) -> None:
     """Ray's own RAY_ENABLE_ZERO_COPY_TORCH_TENSORS=1 shows a worker's write to all processes."""

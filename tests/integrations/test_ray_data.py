@@ -63,7 +63,7 @@ def test_every_format_into_every_framework(make: Any, to: str) -> None:
         assert {name: value.tolist() for name, value in result.items()}["i"] == [0, 1, 2, 3, 4, 5]
 
 
-@pytest.mark.hazard("processes#writes-to-the-store-of-ray")
+@pytest.mark.hazard("training#writes-to-the-store-of-ray")
 @pytest.mark.parametrize("make", [dict, pa.table, pd.DataFrame], ids=["numpy", "pyarrow", "pandas"])
 def test_a_write_to_tensors_does_not_change_the_batch(make: Any) -> None:
     pytest.importorskip("torch")

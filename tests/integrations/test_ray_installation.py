@@ -86,7 +86,7 @@ def test_uninstall_keeps_a_serializer_that_was_registered_later(ray) -> None:
         ray.util.deregister_serializer(torch.Tensor)
 
 
-@pytest.mark.hazard("processes#torch-switch-of-ray")
+@pytest.mark.hazard("training#torch-switch-of-ray")
 def test_the_reducer_of_rays_own_switch_is_replaced_and_put_back() -> None:
     """RAY_ENABLE_ZERO_COPY_TORCH_TENSORS=1 registers it, and its tensors write to the store."""
     utils = pytest.importorskip("ray._private.tensor_serialization_utils")

@@ -192,7 +192,7 @@ class InBuffer:
         self.__array_interface__ = interface | values
 
 
-@pytest.mark.hazard("numpy#array-interfaces-that-leave-their-buffer")
+@pytest.mark.hazard("producers#array-interfaces-that-leave-their-buffer")
 @pytest.mark.parametrize("data", [bytearray, bytes, np.zeros, lambda n: memoryview(bytes(n))])
 @pytest.mark.parametrize(
     "values",
