@@ -943,3 +943,19 @@ def test_options_that_are_equal_and_differ_in_type_have_readers_of_their_own() -
     assert channel.latest(np, nulls=0)["a"].tolist() == [1, 0]
     with pytest.raises(zc.LossyConversionError, match="cannot hold False"):
         channel.latest(np, nulls=False)
+
+
+def test_a_reader_that_locks_its_memory_is_refused(run_python) -> None:
+    """With MCL_FUTURE it had private copies of all pages: each item was the first one."""
+    completed = run_python("""
+        import ctypes, zerocopy as zc
+        channel = zc.channel({"x": ((), "f8")})
+        if ctypes.CDLL(None).mlockall(2) == 0:
+            try:
+                channel.read()
+            except zc.errors.SharedMemoryError as error:
+                assert "mlockall" in str(error), error
+            else:
+                raise AssertionError
+    """)
+    assert completed.returncode == 0, completed.stderr

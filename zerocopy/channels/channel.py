@@ -368,9 +368,9 @@ class Channel:
         Returns
         -------
         Reader
-            In a queue, it gets every item, beginning with one that some earlier reader has not taken, if
-            there is one, and that no ended reader of this object took. Otherwise it gets the newest item
-            each time.
+            In a queue, it gets every item, beginning after those that all earlier readers had taken when
+            the writer last put one, and after those that ended readers of this object took. Otherwise it
+            gets the newest item each time.
 
         Raises
         ------

@@ -137,10 +137,16 @@ class ChannelMemory:
         """
         fd = self.open_again()
         try:
-            return FileMapping.private(fd)
+            mapped = FileMapping.private(fd)
         except (OSError, ValueError) as error:
             os.close(fd)
             raise _refusal("map the memory", error) from error
+        try:
+            mapped.madvise(mmap.MADV_DONTNEED)
+        except OSError as error:  # the kernel locks and copies all pages, which then never show a later item
+            why = "this process locks its memory (mlockall)"
+            raise SharedMemoryError("", why, "call munlockall first, or read in another process") from error
+        return mapped
 
     def words(self, first: int, count: int) -> memoryview:
         """Return words of 8 bytes from a byte on; each is read and written by one instruction."""
