@@ -1,7 +1,7 @@
 """Configuration of the site: ``python -m sphinx -W -b html docs docs/_build`` (group ``docs``).
 
-``index.md`` lists the pages; each of its sections with a table becomes a group of the sidebar, with the
-titles of the pages themselves. The pages that ``measurements.md`` lists are below it. The reference is
+``index.md`` lists the pages; each row of its last table becomes a group of the sidebar, with the titles of
+the pages themselves. The pages that ``measurements.md`` lists are below it. The reference is
 generated from docstrings, without importing any framework.
 """
 
@@ -159,31 +159,33 @@ INCLUDED = {
 }
 
 
-#: Pages whose tables list other pages, besides those with a folder of their name.
+#: The pages whose tables list other pages, besides those with a folder of their name.
 LISTS = {root_doc, "measurements"}
 
 
 def add_toctrees_to_lists(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Add a toctree for each section of a list of pages, with the pages that its tables link first in a row.
+    """Add toctrees to a list of pages: one for each row of the first page's last table, or one for all rows.
 
-    The sidebar has the table's short names of notebooks.
+    A row of the first page links all pages of a group. A row of another list begins with its page. The
+    sidebar has the table's short names of notebooks.
 
     The pages themselves have no toctrees, because GitHub would show them as code.
     """
     if docname not in LISTS and not (ROOT / "docs" / docname).is_dir():
         return
-    sections = re.split(r"^## (.+)$", source[0], flags=re.MULTILINE)
-    trees = []
-    for caption, text in zip(["", *sections[1::2]], sections[::2], strict=True):
-        links = re.findall(r"^\| \[([^\]]+)\]\(([^)#:]+)\) \|", text, flags=re.MULTILINE)
+    if docname == root_doc:
+        table = source[0].partition("\n| part | pages |\n")[2]
+        groups = re.findall(r"^\| ([^|]+) \| (\[.+) \|$", table, flags=re.MULTILINE)
+    else:
+        rows = re.findall(r"^\| (\[[^\]]+\]\([^)#:]+\)) \|", source[0], flags=re.MULTILINE)
+        groups = [("", " ".join(rows))]
+    for caption, text in groups:
         pages = [
             f"{title} <{page}>" if page.endswith(".ipynb") else INCLUDED.get(page.removeprefix("../"), page)
-            for title, page in links
+            for title, page in re.findall(r"\[([^\]]+)\]\(([^)]+)\)", text)
         ]
-        if pages:
-            options = [":hidden:", f":caption: {caption}" if caption else ""]
-            trees.append("\n".join(["```{toctree}", *filter(None, options), "", *pages, "```"]))
-    source[0] = "\n\n".join([source[0], *trees])
+        options = [":hidden:", f":caption: {caption}" if caption else ""]
+        source[0] += "\n\n" + "\n".join(["```{toctree}", *filter(None, options), "", *pages, "```"])
 
 
 class LinksToFiles(SphinxTransform):
