@@ -212,7 +212,7 @@ def test_index_lists_every_page() -> None:
         parent = page.parent.name if below else "measurements" if "benchmarks" in page.name else "index"
         text = (ROOT / "docs" / f"{parent}.md").read_text(encoding="utf-8")
         link = f"{parent}/{page.name}" if below else page.name
-        assert page.name == "index.md" or f"| [{_title(page)}]({link}) | " in text.replace(" · ", " | ")
+        assert page.name == "index.md" or f"| [{_title(page)}]({link}) |" in text.replace(" · ", " | ")
     table = (ROOT / "docs" / "index.md").read_text(encoding="utf-8").partition("| part | pages |\n|---|")[2]
     groups = ("Start", "Arrays and tables", "Training", "Processes and clusters", "In your library")
     assert re.findall(r"^\| (.+?) \|", table, re.MULTILINE) == [*groups, "Reference", "Development"]
