@@ -21,8 +21,10 @@ from zerocopy.source import Array, HostCopy, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import memory, placement
 from zerocopy.tables.column import ArrowArray, Column
-from zerocopy.tables.hub import new_memory
+from zerocopy.tables.hub import hub, new_memory
 
+#: Kinds without children, offsets or dictionaries.
+FLAT = ("number", "bool", "date", "time", "timestamp", "duration", "decimal", "fixed_binary")
 _BOOL = by_name("bool")
 BITS = Reason(
     "Arrow packs booleans into bits",
@@ -56,6 +58,8 @@ class ArrowColumn(Column):
     field: Field
     #: The number of chunks, if it is known without reading the memory.
     chunk_count: int | None = None
+    #: Whether the hub joins several chunks, because reading each of 1,024 takes longer (10 ms).
+    is_joined = False
     _chunks: tuple[Memory, ...] | None = None
     _null_count: int | None = None
 
@@ -103,7 +107,7 @@ class ArrowColumn(Column):
         return self.dense()
 
     def plan_key(self) -> Hashable:
-        field, chunks = self.field, self.chunks
+        field, chunks = self.field, () if self.is_joined else self.chunks
         if field.kind != "number" or field.extension or len(chunks) != 1 or not self.device.is_host:
             return None
         nulls, start = self.null_count, chunks[0].buffers[1] + chunks[0].offset * field.width
@@ -257,13 +261,15 @@ class ArrowColumn(Column):
     def _blocks(self, dtype: DType, shape: tuple[int, ...], buffer: int) -> Source:
         """Return a buffer of elements of one width: an alias, or the chunks concatenated."""
         width = dtype.itemsize * prod(shape) if shape else dtype.itemsize
-        chunks = self._chunks or self.chunks
+        chunks = () if self.is_joined else self._chunks or self.chunks
         if len(chunks) == 1:
             chunk = chunks[0]
             ptr = chunk.buffers[buffer]
             return self._alias(ptr + chunk.offset * width if ptr else 0, (chunk.length, *shape), dtype, chunk)
 
         def host() -> Array:
+            if self.is_joined:
+                return self._whole().values(dtype, shape).host()
             out = new_memory((self.length, *shape), dtype.storage)
             target = out.ctypes.data
             for chunk in self.chunks:
@@ -288,7 +294,7 @@ class ArrowColumn(Column):
 
     def _computed(self, dtype: DType, why: Reason, of_chunk: Callable[[Memory], Array]) -> Source:
         def host() -> Array:
-            parts = [of_chunk(chunk) for chunk in self.chunks]
+            parts = [of_chunk(chunk) for chunk in (self._whole() if self.is_joined else self).chunks]
             if len(parts) == 1:
                 return parts[0]
             return np.concatenate(parts) if parts else np.empty(0, dtype.storage)
@@ -298,9 +304,16 @@ class ArrowColumn(Column):
     def _chunked(self, dtype: DType, shape: tuple[int, ...], host: Callable[[], Array]) -> Source:
         return self._source(dtype, shape, [self._in_chunks()], host)
 
+    def _whole(self) -> ArrowColumn:
+        """Return a copy of several chunks in one, without other users."""
+        column: ArrowColumn = hub().table(self.arrow().combine_chunks()).columns[0]
+        column.reasons = (self._in_chunks(),)
+        return column
+
     def _in_chunks(self) -> Reason:
+        count = self.chunk_count if self.is_joined else len(self.chunks)
         fix = Fix(action="combine-chunks", effect="copies it into one")
-        return Reason(f"it is in {len(self.chunks)} chunks", code="chunks", fixes=[fix])
+        return Reason(f"it is in {count} chunks", code="chunks", fixes=[fix])
 
     def _with_offsets(self) -> Fix:
         return Fix(action=f"cast:{self.field.kind.removesuffix('_view')}", effect="stores it with offsets")

@@ -35,7 +35,7 @@ from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import MAX_NDIM
 from zerocopy.tables import placement
-from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
+from zerocopy.tables.arrow_column import FLAT, ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column, RefusedColumn
 from zerocopy.tables.decode import refused_by
 from zerocopy.tables.hub import hub
@@ -45,7 +45,7 @@ from zerocopy.tables.hub import hub
 _FORMATS = {name: code for code, name in NUMBERS.items()}
 _FORMATS |= {"null": "n", "boolean": "b", "string": "vu", "binary": "vz", "date": "tdD", "time": "ttn"}
 _FORMATS |= {"int128": "Int128", "uint128": "UInt128"}
-_FIXED = ("number", "bool", "date", "time", "timestamp", "duration", "decimal", "dictionary")
+_FIXED = (*FLAT, "dictionary")
 _CODES = Reason(
     "polars computes the codes of a Categorical for each export",
     "cast it: x.cast(pl.Enum([...]))",
@@ -83,6 +83,9 @@ class SeriesColumn(ArrowColumn):
             [_CODES] if codes else [SHIFTED] if is_shifted(series, field) else [],
             series.estimated_size if field.kind in _FIXED else None,
         )
+        if field.kind in FLAT and len([*filter(None, series.chunk_lengths())]) > 1:
+            self.is_joined, self.chunk_count = True, series.n_chunks()
+            self._null_count = series.null_count()
 
     def arrow_reasons(self) -> list[Reason]:
         if any(f.kind == "unknown" for f in self.field.walk()):

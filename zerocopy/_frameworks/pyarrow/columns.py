@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, lru_cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -34,12 +35,10 @@ from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.source import Array
 from zerocopy.tables import memory, placement
-from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
+from zerocopy.tables.arrow_column import FLAT, ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column
 from zerocopy.tables.decode import refused_by
 from zerocopy.tables.tensor_column import TensorColumn
-
-_FLAT = ("number", "bool", "date", "time", "timestamp", "duration", "decimal", "fixed_binary")
 
 
 def field_of_type(of: Any) -> Field:
@@ -87,6 +86,10 @@ class _ArrayColumn(ArrowColumn):
         self.name, self.field, self.length, self._array = name, field, len(array), array
         self._is_chunked = isinstance(array, pa.ChunkedArray)
         self.chunk_count = array.num_chunks if self._is_chunked else 1
+        self._is_flat = field.kind in FLAT and not field.extension
+        if self.chunk_count > 1 and self._is_flat:
+            self.is_joined = len([*islice(filter(len, array.iterchunks()), 2)]) > 1
+            self._null_count = array.null_count
 
     def arrow(self) -> Any:
         return self._array
@@ -101,7 +104,7 @@ class _ArrayColumn(ArrowColumn):
     def _read(self) -> list[arrow_c.Memory]:
         field, chunks = self.field, self._array.chunks if self._is_chunked else [self._array]
         # A type without children needs only its buffers: exporting it would take 20 us more per chunk.
-        if field.kind in _FLAT and not field.extension:
+        if self._is_flat:
             return [_flat_memory(field, chunk) for chunk in chunks]
         return [arrow_c.read_array(chunk) for chunk in chunks]
 

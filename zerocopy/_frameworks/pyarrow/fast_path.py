@@ -249,7 +249,6 @@ def has_extensions(schema: Any) -> bool:
 
 def one_chunk_each(table: Any, index: object = None) -> list[tuple[str, Any]]:
     """Return a table's columns as pairs of name and array; raise if one has several chunks."""
-    table.validate()  # raises if a buffer is too small, as in a crafted IPC file
     if has_extensions(table.schema):
         raise ValueError("an unknown extension type: the slow path decides")
     columns = []
@@ -259,6 +258,7 @@ def one_chunk_each(table: Any, index: object = None) -> list[tuple[str, Any]]:
                 raise ValueError("several chunks")
             column = column.chunk(0)
         columns.append((name, column))
+    table.validate()  # raises if a buffer is too small, as in a crafted IPC file
     return columns
 
 
