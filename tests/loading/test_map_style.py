@@ -302,6 +302,17 @@ def test_rows_of_tensors_without_indexing_are_refused() -> None:
     assert batch["f"].to_numpy().tolist() == [0.75]
 
 
+def test_a_failure_of_an_index_is_not_an_unsupported_index() -> None:
+    from zerocopy.tables.result import first_row
+
+    class Broken:
+        def __getitem__(self, index: int) -> None:
+            raise RecursionError("a subclass of RuntimeError, as the errors of GPUs are")
+
+    with pytest.raises(RecursionError):
+        first_row({"x": Broken()})
+
+
 def test_streams_are_refused(tmp_path: Path) -> None:
     pyarrow.csv.write_csv(pa.table({"x": [1]}), tmp_path / "a.csv")
     with pytest.raises(zc.UnsupportedConversionError, match="read in sequence, and have no numbers"):

@@ -278,6 +278,8 @@ def first_row(tree: object) -> object:
     try:
         return tree[0]  # type: ignore[index]
     except (TypeError, RuntimeError) as error:  # such as tvm_ffi's tensors, and Warp's arrays
+        if type(error) not in (TypeError, RuntimeError):
+            raise  # a failure, such as that of a GPU
         asked, fix = f"dataset[...]: a row of {type_name(tree)}", "take a batch of one row: data[3:4]"
         raise UnsupportedConversionError(asked, str(error), fix, code="framework-error") from error
 
