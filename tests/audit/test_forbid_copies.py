@@ -42,7 +42,7 @@ def refusal(call: Callable[[], object], over: int = 0, **options: Any) -> zc.Cop
 
 
 def is_off() -> bool:
-    return not recording.guards.get() and recording.counters is None and not wrapper.LISTENERS
+    return not recording.entries.get() and recording.counters is None and not wrapper.LISTENERS
 
 
 @pytest.fixture(autouse=True)
@@ -363,6 +363,32 @@ def test_one_guard_is_entered_again() -> None:
         assert is_off()
 
 
+def test_a_task_that_outlives_its_block_is_not_guarded_by_a_later_block_of_the_same_guard() -> None:
+    guard = zc.forbid_copies()
+
+    async def main() -> None:
+        later = asyncio.Event()
+
+        async def outlives() -> tuple[bool, bool]:
+            await later.wait()
+            with guard:
+                inside = copies()
+            return inside, copies()
+
+        with guard:
+            context = copy_context()
+            task = asyncio.create_task(outlives())
+            assert not context.run(copies)
+            await asyncio.sleep(0)
+        with guard:
+            later.set()
+            assert await task == (False, True)
+            assert context.run(copies)
+            assert not copies()
+
+    asyncio.run(main())
+
+
 def test_guards_of_generators() -> None:
     def generator() -> Iterator[bool]:
         with zc.forbid_copies():
@@ -401,6 +427,27 @@ def test_a_decorator_guards_each_call() -> None:
         zc.forbid_copies()(coroutine)
 
 
+def test_an_error_of_explain_leaves_the_result_and_the_error_of_the_copy(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    torch = pytest.importorskip("torch")
+
+    def explain(*_: object) -> None:
+        raise RuntimeError("planted")
+
+    call = lambda: torch.asarray(X, copy=True)  # noqa: E731
+    error = refusal(call, also="torch")
+    assert error is not None
+    assert "aliases, if its result can replace this one; or" in error.remedy
+    monkeypatch.setattr("zerocopy.audit.check.explain", explain)
+    error = refusal(call, also="torch")
+    assert error is not None
+    assert (error.code, error.remedy) == ("call-copies", "zc.forbid_copies(over=8192) allows it")
+    with zc.forbid_copies(also="torch", action="log"):
+        assert call()[5] == 5
+    assert "the reason is not known" in caplog.text
+
+
 def test_texts() -> None:
     assert repr(zc.forbid_copies(8, also="torch")) == "forbid_copies(over=8, also=['torch'], action='raise')"
     with pytest.raises(zc.errors.UnknownFrameworkError, match=r"^also='pytorch': "):
@@ -427,6 +474,28 @@ def test_recordings_and_guards() -> None:
         (0, 1, 1),
     ]
     assert recorded.totals.copied_bytes == X.nbytes
+
+
+def test_only_a_guard_leaves_the_reason_of_an_earlier_copy() -> None:
+    pytest.importorskip("torch")
+
+    class Producer:
+        text = "no data"
+
+        def __array__(self, *_: object, **__: object) -> Any:
+            raise ValueError(self.text)
+
+    producer = Producer()
+    with zc.monitor.record() as recorded:
+        for producer.text in ("no data", "the rule and forbid_copies allows none"):
+            with suppress(zc.ZeroCopyError):
+                zc.convert(producer, "numpy")
+    assert "allows none" in recorded.rows[0].why
+    with zc.monitor.record() as recorded:
+        for guard in (zc.forbid_copies(1 << 20), zc.forbid_copies()):
+            with guard, suppress(zc.CopyRequiredError):
+                zc.convert(REVERSED, "torch")
+    assert recorded.rows[0].why == "torch does not support negative strides"
 
 
 def test_conversions_take_their_routes_again() -> None:

@@ -246,7 +246,7 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
         if classified != "whole":
             from zerocopy._engine import compounds
 
-            if observed is not None and recording.guards.get():
+            if observed is not None and recording.guards():
                 plan = compounds.explain_compound(call, classified, recording.functions[0])
                 recording.check_guards(plan, call, observed)
             return compounds.convert(call, classified, convert_slowly)

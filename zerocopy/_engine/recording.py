@@ -47,8 +47,21 @@ class Guard(Protocol):
     def report(self, error: CopyRequiredError, nbytes: int, /) -> None: ...
 
 
-#: The guards of a thread or task, the innermost last. While one is entered, conversions are recorded.
-guards: ContextVar[tuple[Guard, ...]] = ContextVar("zerocopy_guards", default=())
+class Entry:
+    """A block of a guard: None once it has ended, which a task that outlives it sees."""
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard: Guard | None = guard
+
+
+#: The blocks of a thread or task, the innermost last. While one is entered, conversions are recorded.
+entries: ContextVar[tuple[Entry, ...]] = ContextVar("zerocopy_guards", default=())
+
+
+def guards() -> list[Guard]:
+    """Return the guards of this context, the innermost first, and once if it is entered twice."""
+    return [*dict.fromkeys(entry.guard for entry in reversed(entries.get()) if entry.guard is not None)]
+
 
 #: Set while conversions are recorded. Another thread can set it between two reads, so callers pass the value
 #: that they have tested.
@@ -104,12 +117,12 @@ _thread = _Thread()
 def unrecorded() -> Iterator[None]:
     """Neither record nor guard the conversions of a block: zerocopy makes them, not the program."""
     outer, _thread.running = _thread.running, Observed()
-    token = guards.set(())
+    token = entries.set(())
     try:
         yield
     finally:
         _thread.running = outer
-        guards.reset(token)
+        entries.reset(token)
 
 
 def observe(
@@ -158,7 +171,7 @@ def _record_refusal(active: Counters, obj: object, to: object, error: BaseExcept
     else:
         message = _text_of(error)
         reason = f"{type(error).__name__}: {message}" if message else type(error).__name__, "", ""
-    if key not in active.reasons or "and forbid_copies allows" not in reason[0]:  # see `_forbidden`
+    if key not in active.reasons or not getattr(error, "by_guard", False):  # the copy's own reason stays
         active.reasons[key] = reason
 
 
@@ -185,8 +198,7 @@ def check_guards(plan: Plan, call: Call, observed: Observed) -> None:
         if outer.checked:
             return  # a part of a plan that was checked whole
         total, outer = total + outer.copied, outer.outer
-    active = guards.get() if plan.copied_bytes else ()
-    for guard in dict.fromkeys(reversed(active)):  # the innermost first, and once if it is entered twice
+    for guard in guards() if plan.copied_bytes else ():
         if total > guard.over:
             guard.report(_forbidden(plan, call, total, guard.over), total)
 
@@ -200,6 +212,7 @@ def _forbidden(plan: Plan, call: Call, total: int, over: int) -> CopyRequiredErr
     in_all = f" ({total:,} in all)" if total > plan.copied_bytes else ""
     why = f"it copies {plan.copied_bytes:,} bytes{in_all}, and forbid_copies allows {over:,}: {main[0]}"
     error = CopyRequiredError(str(call), why, main[1], code=main[2])
+    error.by_guard = True
     parts = {} if is_requested else {"()": plan} if plan.reasons else plan.leaves
     for path, part in parts.items():
         with ignored_errors():  # a label without a literal

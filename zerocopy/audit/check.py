@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import shorten
 from typing import Any
 
@@ -10,9 +10,11 @@ from zerocopy import registry
 from zerocopy._engine.convert import convert
 from zerocopy._engine.explain import explain
 from zerocopy._engine.memory import blocks, shares_memory
+from zerocopy._engine.recording import main_reason
 from zerocopy.audit.hook import AuditHook, CopyCall
 from zerocopy.framework import hook_of
 from zerocopy.plan import Plan
+from zerocopy.protocols.exporter_errors import ignored_errors
 from zerocopy.source import type_name
 
 #: Keywords whose value True means that the caller wants a copy.
@@ -27,21 +29,10 @@ AVOIDABLE, NEEDED, ALIAS = "avoidable", "needed", "alias"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of the check of one call.
+    """Whether one call copied: the kind and the reason as in `AuditRow`, and the bytes of the result.
 
-    Attributes
-    ----------
-    kind : str
-        ``"avoidable"``: it copied, and ``convert`` aliases. ``"needed"``: it copied, and ``convert`` would
-        copy too, or its result differs. ``"alias"``: it did not copy.
-    source : str
-        Type of the argument.
-    nbytes : int
-        Bytes of the result.
-    options : str
-        Options of ``convert`` in the replacement, such as ``', layout="matrix"'``.
-    why : str
-        Why a copy is needed.
+    `options` are those of ``convert`` in the replacement, such as ``', layout="matrix"'``; `plan` is that of
+    ``convert`` without options, if the call copied.
     """
 
     kind: str
@@ -49,6 +40,7 @@ class Verdict:
     nbytes: int
     options: str = ""
     why: str = ""
+    plan: Plan | None = None
 
 
 def check(call: CopyCall, source: Any, result: Any, options: dict[str, Any]) -> Verdict | None:
@@ -58,25 +50,30 @@ def check(call: CopyCall, source: Any, result: Any, options: dict[str, Any]) -> 
     name, nbytes = type_name(source), sum(block.nbytes for block in blocks(result))
     if shares_memory(source, result):
         return Verdict(ALIAS, name, nbytes)
-    for keyword in _WANTED:
-        if options.get(keyword) is True:
-            return Verdict(NEEDED, name, nbytes, why=f"the call passes {keyword}=True")
-    traits = hook_of(registry.by_name(call.to), AuditHook).traits
-    theirs = traits(result)
-    why = other_type = ""
-    for choice in _OPTIONS:
-        plan = explain(source, call.to, **choice)  # type: ignore[arg-type]
-        if not plan.zero_copy:
-            why = why or _reason(plan)
-            continue
-        ours = traits(convert(source, call.to, copy=False, **choice))
-        if ours == theirs:
-            return Verdict(AVOIDABLE, name, nbytes, "".join(f', {k}="{v}"' for k, v in choice.items()))
-        if ours["type"] == theirs["type"]:
-            why = why or _difference(ours, theirs)
-        else:
-            other_type = other_type or _difference(ours, theirs)
-    return Verdict(NEEDED, name, nbytes, why=why or other_type)
+    needed = Verdict(NEEDED, name, nbytes, why="the reason is not known")
+    with ignored_errors():  # the call has copied, whatever other calls do
+        needed = replace(needed, plan=explain(source, call.to))  # type: ignore[arg-type]
+        for keyword in _WANTED:
+            if options.get(keyword) is True:
+                return replace(needed, why=f"the call passes {keyword}=True")
+        traits = hook_of(registry.by_name(call.to), AuditHook).traits
+        theirs = traits(result)
+        why = other_type = ""
+        for choice in _OPTIONS:
+            plan = explain(source, call.to, **choice)  # type: ignore[arg-type]
+            if not plan.zero_copy:
+                why = why or (main_reason(plan) or ("",))[0]
+                continue
+            ours = traits(convert(source, call.to, copy=False, **choice))
+            if ours == theirs:
+                text = "".join(f', {k}="{v}"' for k, v in choice.items())
+                return Verdict(AVOIDABLE, name, nbytes, text)
+            if ours["type"] == theirs["type"]:
+                why = why or _difference(ours, theirs)
+            else:
+                other_type = other_type or _difference(ours, theirs)
+        return replace(needed, why=why or other_type)
+    return needed
 
 
 def _is_foreign(source: Any, to: str) -> bool:
@@ -88,12 +85,6 @@ def _is_foreign(source: Any, to: str) -> bool:
         return False
     owner = registry.by_type(type(source))
     return owner is not None and owner.name != to
-
-
-def _reason(plan: Plan) -> str:
-    """Return why a conversion copies: the first reason of the plan or of its leaves."""
-    plans = [plan, *plan.leaves.values()]
-    return next((reason.why for each in plans for reason in each.reasons), "")
 
 
 def _difference(ours: dict[str, str], theirs: dict[str, str]) -> str:

@@ -6,22 +6,20 @@ import sys
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ContextDecorator
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
-from types import FrameType
 from typing import Any, Literal
 
 from zerocopy import registry
-from zerocopy._engine.explain import explain
-from zerocopy._engine.recording import guards, main_reason, unrecorded
+from zerocopy._engine.recording import Entry, entries, guards, main_reason
 from zerocopy.audit import recorder as audit_recorder, wrapper
-from zerocopy.audit.call_text import texts
-from zerocopy.audit.check import ALIAS, AVOIDABLE
-from zerocopy.audit.hook import CopyCall
+from zerocopy.audit.check import ALIAS, AVOIDABLE, Verdict
+from zerocopy.audit.recorder import FinishedCall
 from zerocopy.errors import CopyRequiredError
 from zerocopy.errors.invalid_option import invalid_value, unknown_option
 from zerocopy.errors.tracebacks import public
 from zerocopy.errors.warning import users_frame, warn
 from zerocopy.framework import Framework
 from zerocopy.monitor.recorder import Recorder
+from zerocopy.plan import Plan
 from zerocopy.pool.sizes import parse_size
 
 _ACTIONS = ("raise", "warn", "log")
@@ -108,7 +106,7 @@ class CopyGuard(audit_recorder.Recorder, ContextDecorator, AbstractContextManage
         self._names = {framework.name for framework in also}
         self._roots = {root for each in also for root in each.root_modules or (each.name,)}
         self._recorder = Recorder(sites=False)  # while it is started, all conversions take the slow path
-        self._entered = 0
+        self._entries: list[Entry] = []
 
     def __repr__(self) -> str:
         return f"forbid_copies(over={self.over}, also={sorted(self._names)}, action={self._action!r})"
@@ -120,7 +118,7 @@ class CopyGuard(audit_recorder.Recorder, ContextDecorator, AbstractContextManage
 
     def __enter__(self) -> None:
         with self._lock:
-            if not self._entered:
+            if not self._entries:
                 self._recorder.start()
                 try:
                     if self._names:
@@ -128,25 +126,22 @@ class CopyGuard(audit_recorder.Recorder, ContextDecorator, AbstractContextManage
                 except BaseException:
                     self._recorder.stop()  # else conversions would stay slow
                     raise
-            self._entered += 1
-        guards.set((*guards.get(), self))
+            self._entries.append(entry := Entry(self))
+        entries.set((*entries.get(), entry))
 
     def __exit__(self, *error: object) -> None:
         # Without a token: a generator can leave its block after an outer one, or in another context.
-        active = [*guards.get()]
-        if self in active:
-            active.remove(self)
-            guards.set(tuple(active))
         with self._lock:
-            self._entered -= 1
-            if not self._entered:
+            entry = [*self._entries, *(each for each in entries.get() if each.guard is self)][-1]
+            entry.guard = None
+            entries.set(tuple(each for each in entries.get() if each is not entry))
+            self._entries.remove(entry)
+            if not self._entries:
                 self._recorder.stop()
                 wrapper.remove(self)
 
     def report(self, error: CopyRequiredError, nbytes: int, /) -> None:
-        """Raise or emit the error for a call that copies; not in a task that has outlived the block."""
-        if not self._entered:
-            return
+        """Raise or emit the error for a call that copies."""
         allow = f"{self.allowance.format(nbytes)} allows it"
         remedy = f"{error.remedy}; or {allow}" if error.remedy else allow
         if self._action == "raise":
@@ -164,31 +159,22 @@ class CopyGuard(audit_recorder.Recorder, ContextDecorator, AbstractContextManage
     # -- calls of the frameworks -----------------------------------------------------
 
     def wants(self, key: tuple[int, ...]) -> bool:
-        return self in guards.get()
+        return self in guards()
 
-    def check(
-        self,
-        key: tuple[int, ...],
-        call: CopyCall,
-        frame: FrameType,
-        source: Any,
-        result: Any,
-        details: tuple[dict[str, Any], float],
-    ) -> None:
-        module = getattr(call.owner, "__module__", call.owner.__name__)  # of a class, or a module itself
-        if call.to not in self._names and module.partition(".")[0] not in self._roots:
-            return
-        verdict = self._verdict(call, source, result, details[0])
+    def check(self, finished: FinishedCall) -> None:
+        owner = finished.call.owner
+        module = getattr(owner, "__module__", owner.__name__)  # of a class, or a module itself
+        if finished.call.to in self._names or module.partition(".")[0] in self._roots:
+            super().check(finished)
+
+    def add(self, finished: FinishedCall, verdict: Verdict | None) -> None:
         if verdict is None or verdict.kind == ALIAS:
             return
-        text, argument = texts(frame, call, source)
-        if verdict.kind == AVOIDABLE:
-            why, fix = "convert aliases", f'zc.convert({argument}, to="{call.to}"{verdict.options})'
-        else:
-            with unrecorded():
-                plan = explain(source, call.to)  # type: ignore[arg-type]
-                reason = main_reason(plan, argument)
-            other = f'zc.convert({argument}, to="{call.to}") aliases, if its result can replace this one'
-            why, fix = verdict.why, reason[1] if reason else other * plan.zero_copy
+        text, argument, fix = finished.texts(verdict.options)
+        why = "convert aliases"
+        if verdict.kind != AVOIDABLE:
+            why, plan = verdict.why, verdict.plan or Plan("", "")
+            other = f"{fix} aliases, if its result can replace this one" * plan.zero_copy
+            fix = (main_reason(plan, argument) or ("", other))[1]
         why = f"it copies {verdict.nbytes:,} bytes, and forbid_copies allows {self.over:,}: {why}"
         self.report(CopyRequiredError(text, why, fix, code="call-copies"), verdict.nbytes)

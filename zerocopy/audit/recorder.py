@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import FrameType
 from typing import Any
 
@@ -106,6 +107,36 @@ class _Place:
     totals: dict[tuple[str, str], _Total] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class FinishedCall:
+    """A wrapped call, which has returned. Its verdict and its text are the same for all listeners."""
+
+    #: The `id` of the calling code, its instruction, and the `id` of the wrapper.
+    key: tuple[int, ...]
+    call: CopyCall
+    frame: FrameType
+    source: Any
+    result: Any
+    options: dict[str, Any]
+    seconds: float
+
+    @cached_property
+    def verdict(self) -> Verdict | None:
+        """The verdict; None if the argument is not an array, or has no memory."""
+        try:
+            with unrecorded():
+                return check(self.call, self.source, self.result, self.options)
+        except BaseException as error:  # tracers and other objects without memory raise errors of any type
+            if not is_error(error):
+                raise
+            return None
+
+    def texts(self, options: str) -> tuple[str, str, str]:
+        """Return the call, its argument, and the call of ``convert``, while the frame runs the call."""
+        text, argument = texts(self.frame, self.call, self.source)
+        return text, argument, f'zc.convert({argument}, to="{self.call.to}"{options})'
+
+
 class Recorder:
     """Listener of the wrappers that adds up the copies of each line."""
 
@@ -124,48 +155,30 @@ class Recorder:
             place.calls += 1
             return place.calls <= SAMPLED or place.calls % SAMPLED == 0
 
-    def check(
-        self,
-        key: tuple[int, ...],
-        call: CopyCall,
-        frame: FrameType,
-        source: Any,
-        result: Any,
-        details: tuple[dict[str, Any], float],
-    ) -> None:
-        """Add a call, unless its argument is not an array, is small, or cannot be checked."""
-        options, seconds = details
-        verdict = self._verdict(call, source, result, options)
-        # The text is read once, while the frame runs the call.
-        text, argument = texts(frame, call, source) if verdict and self._is_new(key, verdict) else ("", "")
+    def check(self, finished: FinishedCall) -> None:
+        """Add a call, with its verdict if its result has enough bytes and can be checked."""
+        known = getattr(finished.result, "nbytes", None)
+        is_small = isinstance(known, int) and known < self.min_bytes
+        verdict = None if is_small else finished.verdict
+        self.add(finished, verdict if verdict is not None and verdict.nbytes >= self.min_bytes else None)
+
+    def add(self, finished: FinishedCall, verdict: Verdict | None) -> None:
+        """Add a call to the totals of its place."""
+        place, frame = self._places[finished.key], finished.frame
         with self._lock:
-            place = self._places[key]
-            place.code, place.line, place.target = frame.f_code, frame.f_lineno, call.to
+            place.code, place.line, place.target = frame.f_code, frame.f_lineno, finished.call.to
             place.checked += 1
-            if verdict is None:
-                return
-            fix = f'zc.convert({argument}, to="{call.to}"{verdict.options})'
+        if verdict is None:
+            return
+        new, group = None, (verdict.kind, verdict.source)
+        if group not in place.totals:
+            text, _, fix = finished.texts(verdict.options)
             new = _Total(text, fix if verdict.kind == AVOIDABLE else "", verdict.why)
-            total = place.totals.setdefault((verdict.kind, verdict.source), new)
+        with self._lock:
+            total = place.totals.setdefault(group, new) if new else place.totals[group]
             total.counted += 1
             total.nbytes += verdict.nbytes
-            total.seconds += seconds
-
-    def _verdict(self, call: CopyCall, source: Any, result: Any, options: dict[str, Any]) -> Verdict | None:
-        known = getattr(result, "nbytes", None)
-        if isinstance(known, int) and known < self.min_bytes:
-            return None
-        try:
-            with unrecorded():
-                verdict = check(call, source, result, options)
-        except BaseException as error:  # tracers and other objects without memory raise errors of any type
-            if not is_error(error):
-                raise
-            return None
-        return verdict if verdict is not None and verdict.nbytes >= self.min_bytes else None
-
-    def _is_new(self, key: tuple[int, ...], verdict: Verdict) -> bool:
-        return (verdict.kind, verdict.source) not in self._places[key].totals
+            total.seconds += finished.seconds
 
     def rows(self) -> list[AuditRow]:
         """Return the totals, most bytes first."""

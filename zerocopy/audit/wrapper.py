@@ -14,7 +14,7 @@ from typing import Any
 
 from zerocopy import forks, registry
 from zerocopy.audit.hook import AuditHook, CopyCall
-from zerocopy.audit.recorder import Recorder
+from zerocopy.audit.recorder import FinishedCall, Recorder
 from zerocopy.errors import ZeroCopyError
 from zerocopy.errors.tracebacks import shorten
 from zerocopy.framework import Framework, hook_of
@@ -73,9 +73,10 @@ class Wrapper:
             seconds = time.perf_counter() - start
             source = self._call.source(args, options)
             produced = args[0] if self._call.form == "constructor" else result
+            finished = FinishedCall(key, self._call, frame, source, produced, options, seconds)
             try:
                 for listener in listeners:
-                    listener.check(key, self._call, frame, source, produced, (options, seconds))
+                    listener.check(finished)
             except ZeroCopyError as error:  # of a guard: its traceback ends at the caller's line
                 shorten(error)
                 raise

@@ -78,6 +78,7 @@ class CopyRequiredError(ZeroCopyError, BufferError, ValueError):
     """
 
     code = "copy-required"
+    by_guard: bool = False  # of `forbid_copies`, for a call without ``copy=False``
 
 
 class LossyConversionError(ZeroCopyError, ValueError):
