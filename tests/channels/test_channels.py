@@ -912,10 +912,30 @@ def test_a_slot_takes_its_own_arrays_only() -> None:
     with channel.slot() as slot:
         slot["x"][...] = 1
         slot["x"] += 1
-        for change in (lambda: slot.update(x=np.ones(2)), lambda: slot.update({"x": 1})):
-            with pytest.raises(zc.UnsupportedConversionError, match=r"slot\['x'\]\[...\] = value"):
+        changes = [lambda: slot.update(x=np.ones(2)), lambda: slot.update({"x": 1})]
+        changes += [lambda: slot.__ior__({"x": 1}), lambda: slot.setdefault("y", 1), lambda: slot.pop("x")]
+        for change in [*changes, lambda: slot.__delitem__("x"), slot.popitem, slot.clear]:
+            with pytest.raises(zc.UnsupportedConversionError, match=r"slot\[.x.\]\[...\] = value|slot keeps"):
                 change()
     assert next(reader)["x"].tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda channel, huge: channel.put({"x": huge}),
+        lambda channel, huge: channel.put({huge: 1}),
+        lambda channel, huge: channel.put({"x": 1}, timeout=-huge),
+        lambda channel, huge: channel.put({"x": 1}, timeout=huge),
+        lambda channel, huge: zc.channel({"x": (huge, "f8")}),
+        lambda channel, huge: zc.channel({huge: ((), "f8")}),
+        lambda channel, huge: zc.channel({"x": ((), "f8")}, slots=huge),
+        lambda channel, huge: zc.convert(np.ones(1), "numpy", max_length=huge),
+    ],
+)
+def test_an_integer_without_a_text_gets_the_error_of_other_values(call: Any) -> None:
+    with pytest.raises(zc.ZeroCopyError, match="an integer of 16610 bits|<(tuple|list|int)>"):
+        call(zc.channel({"x": ((), "i4")}), 10**5000)
 
 
 def test_memory_that_is_not_that_of_a_channel_is_refused() -> None:

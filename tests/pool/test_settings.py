@@ -73,7 +73,7 @@ def test_largest_size_is_accepted() -> None:
 
 
 def test_values_in_messages_are_short() -> None:
-    assert show_value(10**5000) == "int of 16610 bits"
+    assert show_value(10**5000) == "an integer of 16610 bits"
     assert len(show_value("x" * 1000)) == 200
     assert "\n" not in show_value(np.zeros((9, 9)))
 

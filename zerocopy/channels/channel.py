@@ -30,7 +30,7 @@ from zerocopy.errors import (
     ZeroCopyError,
 )
 from zerocopy.errors.tracebacks import public
-from zerocopy.formatting import printable
+from zerocopy.formatting import shown
 from zerocopy.shared.handle import LOCATION_BYTES, Location
 from zerocopy.shared.segment import Array
 
@@ -478,5 +478,5 @@ def _parse(handle: str) -> Location:
             raise ValueError("it has another form")
         return Location.unpack(data)
     except (ValueError, binascii.Error) as error:
-        why = f"{printable(repr(handle))} is not the handle of a channel"
+        why = f"{shown(handle)} is not the handle of a channel"
         raise HandleFormatError("channel()", why, "pass channel.handle unchanged") from error

@@ -11,7 +11,7 @@ from zerocopy.channels.items import Fields, Items, Tables
 from zerocopy.channels.ring import ENTRIES, Ring
 from zerocopy.errors import OptionError, SharedMemoryError
 from zerocopy.errors.tracebacks import public
-from zerocopy.formatting import printable
+from zerocopy.formatting import shown
 from zerocopy.tables.hub import hub
 
 
@@ -88,7 +88,7 @@ def channel(
     for name, value, allowed in choices:
         if not isinstance(value, str) or value not in allowed:
             raise OptionError(
-                "channel()", f"{name}={printable(repr(value))} is unknown", f"pass one of {allowed}"
+                "channel()", f"{name}={shown(value)} is unknown", f"pass one of {allowed}"
             )
     limits: list[tuple[str, Any, int, int]] = [
         ("slots", slots, 2, MOST_SLOTS),
@@ -96,7 +96,7 @@ def channel(
     ]
     for name, number, least, most in limits:
         if not isinstance(number, int) or not least <= number <= most:
-            why = f"{name}={printable(repr(number))} is invalid"
+            why = f"{name}={shown(number)} is invalid"
             raise OptionError("channel()", why, f"pass an int from {least} to {most}")
     if (spec is None) == (like is None):
         raise OptionError("channel()", "it takes either a spec or like=", 'zc.channel({"t": ((), "f8")})')
@@ -116,7 +116,7 @@ def _items(spec: Any, like: Any, max_rows: int | None, max_bytes: int | None) ->
     limits: list[tuple[str, Any]] = [("max_rows", max_rows), ("max_bytes", max_bytes)]
     for name, number in limits:
         if number is not None and (not isinstance(number, int) or not 0 < number < 1 << 60):
-            why = f"{name}={printable(repr(number))} is invalid"
+            why = f"{name}={shown(number)} is invalid"
             raise OptionError("channel()", why, "pass an int from 1 to 2**60 - 1")
     if like is not None:
         table = convert(like, "pyarrow")

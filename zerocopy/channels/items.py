@@ -14,7 +14,7 @@ from zerocopy._engine.convert import convert
 from zerocopy.describe import describe_array
 from zerocopy.dtype import DType
 from zerocopy.errors import LossyConversionError, OptionError, UnsupportedConversionError, ZeroCopyError
-from zerocopy.formatting import printable
+from zerocopy.formatting import printable, shown
 from zerocopy.frames import from_frames, to_frames
 from zerocopy.frames.arrays import array_header, ndarray_over, parse_array, parse_dtype
 from zerocopy.shared.handle import SAME_BLOCK, pack_index, pack_names, unpack_index, unpack_names
@@ -64,7 +64,7 @@ class Slot(dict[str, Any]):
     def __setitem__(self, name: str, value: Any) -> None:
         if name in self and value is self[name]:  # slot["x"] += 1
             return
-        place = f"slot[{printable(repr(name))}]"
+        place = f"slot[{shown(name)}]"
         why = "another array in the dict is not in the slot"
         raise UnsupportedConversionError(f"{place} = ...", why, f"write to the array: {place}[...] = value")
 
@@ -72,6 +72,16 @@ class Slot(dict[str, Any]):
         """Refuse other arrays, as ``slot[name] = ...`` does."""
         for name, value in dict(*batches, **fields).items():
             self[name] = value
+
+    def __ior__(self, batch: Any) -> Slot:  # type: ignore[misc, override]
+        self.update(batch)
+        return self
+
+    def _refuse(self, *arguments: Any) -> Any:
+        why = "a slot keeps its fields and their arrays"
+        raise UnsupportedConversionError("slot", why, 'write to an array: slot["name"][...] = value')
+
+    __delitem__ = pop = popitem = clear = setdefault = _refuse
 
     def to(self, framework: Any) -> dict[str, Any]:
         """Return the arrays in another framework, over the same memory.
@@ -128,7 +138,7 @@ class Fields:
                 parse_array(headers[name])
                 name.encode()
             except (TypeError, ValueError, OverflowError, struct.error, ZeroCopyError) as error:
-                why = f"the field {printable(repr(name))} is {printable(repr(field))}: {error}"
+                why = f"the field {shown(name)} is {shown(field)}: {error}"
                 remedy = 'pass a shape and a dtype: {"image": ((480, 640, 3), "u1")}, or like=table'
                 raise OptionError("channel()", why, remedy) from error
         if not headers:
@@ -153,7 +163,7 @@ class Fields:
 
     def write(self, slot: Array, batch: Any) -> None:
         if not isinstance(batch, Mapping) or batch.keys() != self._layouts.keys():
-            given = f"has the fields {list(batch)}" if isinstance(batch, Mapping) else f"is of {type(batch)}"
+            given = f"has the fields {shown(list(batch))}" if isinstance(batch, Mapping) else f"is of {type(batch)}"
             why = f"the batch {printable(given)}, and the channel has the fields {list(self._layouts)}"
             raise UnsupportedConversionError(
                 "", why, "pass a dict with one array for each field", code="other-fields"
@@ -163,7 +173,7 @@ class Fields:
             if (array.dtype, standard, array.shape) != (layout.dtype, layout.standard, layout.shape):
                 expected = _text(layout.dtype, layout.standard, layout.shape)
                 given = _text(array.dtype, standard, array.shape)
-                why = f"the array of {printable(repr(name))} is {given}, and the field is {expected}"
+                why = f"the array of {shown(name)} is {given}, and the field is {expected}"
                 remedy = f"cast or reshape it to {expected}"
                 raise UnsupportedConversionError("", why, remedy, code="other-fields")
             place = slot[self._places[name]]
@@ -209,7 +219,7 @@ def _as_number(value: Any, dtype: np.dtype[Any]) -> Array:
     if dtype.kind in "iu" and is_exact:
         limits = np.iinfo(dtype)
         if not limits.min <= value <= limits.max:
-            why = f"{value} is out of the range of {dtype}"
+            why = f"{shown(value)} is out of the range of {dtype}"
             raise UnsupportedConversionError("", why, "pass a number that fits", code="other-fields")
         return np.asarray(value, dtype)
     if dtype.kind not in ("c" if isinstance(value, complex) else "fc"):
@@ -222,9 +232,7 @@ def _as_number(value: Any, dtype: np.dtype[Any]) -> Array:
     except OverflowError:
         is_kept = False
     if not is_kept:
-        is_large = is_exact and abs(value) >= 1 << 64
-        shown = f"an integer of {value.bit_length()} bits" if is_large else str(value)
-        why = f"{dtype} cannot hold {shown}" + " exactly" * is_exact
+        why = f"{dtype} cannot hold {shown(value) if is_exact else value}" + " exactly" * is_exact
         raise LossyConversionError("", why, "pass a number that fits", code="lossy-cast")
     return array
 

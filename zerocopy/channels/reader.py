@@ -20,7 +20,7 @@ from zerocopy.channels.memory import LONGEST_WAIT, ChannelMemory, Holder
 from zerocopy.channels.ring import FREED, HEAD, WAITING, Ring, Taken
 from zerocopy.errors import ChannelClosedError, ChannelTimeoutError, OptionError, SharedMemoryError
 from zerocopy.errors.tracebacks import public
-from zerocopy.formatting import printable
+from zerocopy.formatting import shown
 from zerocopy.shared.linux import resource
 from zerocopy.shared.reading import was_written
 
@@ -42,10 +42,9 @@ def deadline(timeout: Any) -> float | None:
     try:
         if isinstance(timeout, (int, float)) and timeout >= 0:
             return time.monotonic() + timeout
-        given = repr(timeout)
     except OverflowError:
-        given = f"(an integer of {timeout.bit_length()} bits)"
-    why = f"timeout={printable(given)} is invalid"
+        pass
+    why = f"timeout={shown(timeout)} is invalid"
     raise OptionError("channel()", why, "pass seconds, or None to wait without a limit")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from zerocopy.errors import OptionError
+from zerocopy.formatting import shown
 
 #: The longest value that a message shows.
 _WIDEST = 80
@@ -39,10 +40,10 @@ def invalid_value(
     lists='padd': lists must be 'dense' or 'pad', not 'padd'.
       To fix: did you mean lists="pad"?
     """
-    shown = _shown(value)
-    asked = f"{name}={shown}"
+    text = _shown(value)
+    asked = f"{name}={text}"
     if why.startswith(f"{name} must be "):
-        why += f", not {shown}"
+        why += f", not {text}"
     near = nearest(value, choices)
     if near:
         remedy = f'did you mean {name}="{near}"?'
@@ -62,5 +63,5 @@ def _shown(value: Any) -> str:
     """Return a plain value as text, else its type: the text of an object can read freed memory."""
     items = value if type(value) in (list, tuple) else [value]
     is_plain = all(isinstance(item, (str, bytes, int, float, complex, type(None))) for item in items)
-    shown = repr(value) if is_plain and len(items) <= _WIDEST else ""
-    return shown if 0 < len(shown) <= _WIDEST else f"<{type(value).__qualname__}>"
+    text = shown(value) if is_plain and len(items) <= _WIDEST else ""
+    return text if 0 < len(text) <= _WIDEST else f"<{type(value).__qualname__}>"

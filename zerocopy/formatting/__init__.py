@@ -19,6 +19,16 @@ def printable(text: str, keep: str = "") -> str:
     return text.translate(escaped)
 
 
+def shown(value: object) -> str:
+    """Return the representation of a value, with unprintable characters escaped."""
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"an integer of {value.bit_length()} bits"
+    try:
+        return printable(repr(value))
+    except ValueError:  # it has an integer of more than 4300 digits, which Python does not convert to text
+        return f"<{type(value).__qualname__}>"
+
+
 def format_bytes(count: int) -> str:
     """Return a number of bytes with its unit; a rounded number has one digit after the point.
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from zerocopy.errors import OptionError
+from zerocopy.formatting import shown
 
 # IEC 80000-13: KiB are 1024 bytes, kB are 1000. A single letter is refused, because nvidia-smi,
 # Kubernetes and the JVM differ in its meaning.
@@ -74,9 +75,7 @@ def _from_text(text: str) -> int:
 
 def show_value(value: Any) -> str:
     """Return a value as one line of at most 200 characters, for a message."""
-    if isinstance(value, int) and value.bit_length() > 256:
-        return f"int of {value.bit_length()} bits"  # Python converts at most 4300 digits to text
-    text = " ".join(repr(value).split())
+    text = " ".join(shown(value).split())
     return text if len(text) <= 200 else f"{text[:197]}..."
 
 
