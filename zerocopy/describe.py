@@ -40,6 +40,7 @@ class translated_errors:
         if error is None or (isinstance(error, MemoryError) and not isinstance(error, ZeroCopyError)):
             return
         if isinstance(error, ZeroCopyError):
+            raise_out_of_memory(self._asked, error)
             error.with_context(asked=self._asked())
         elif not is_error(error):
             return
@@ -51,9 +52,7 @@ class translated_errors:
                 code="nested-too-deep",
             ) from error
         else:
-            name = registry.out_of_memory(error)
-            if name is not None:
-                raise out_of_memory(self._asked(), name, error) from error
+            raise_out_of_memory(self._asked, error)
             raise UnsupportedConversionError(
                 self._asked(),
                 f"describing it raised {type(error).__name__}: {error}",
@@ -62,12 +61,17 @@ class translated_errors:
             ) from error
 
 
-def out_of_memory(asked: str, name: str, error: Exception) -> MemoryError:
-    """Return Python's error for a framework's own out-of-memory error."""
-    return MemoryError(
-        f"{asked}: {name} could not allocate memory ({type(error).__name__}).\n"
-        "  To fix: free memory that is no longer needed, or convert in parts"
-    )
+def raise_out_of_memory(asked: Callable[[], str], error: Exception) -> None:
+    """Raise Python's error for a framework's own out-of-memory error, also if an exporter raised it."""
+    cause: BaseException | None = error
+    if isinstance(error, ZeroCopyError):
+        cause = error.__cause__ if error.code == "producer-raised" else None
+    name = registry.out_of_memory(cause) if isinstance(cause, Exception) else None
+    if name is not None:
+        raise MemoryError(
+            f"{asked()}: {name} could not allocate memory ({type(cause).__name__}).\n"
+            "  To fix: free memory that is no longer needed, or convert in parts"
+        ) from cause
 
 
 def opened(obj: Any, target: str = "") -> Any:

@@ -41,6 +41,23 @@ def test_error_in_a_description_is_translated(monkeypatch) -> None:
         assert caught.value.__cause__ is error
 
 
+@pytest.mark.parametrize(
+    "method", ["__dlpack__", "__array__", "__arrow_c_array__", "__arrow_c_stream__", "__array_interface__"]
+)
+def test_out_of_memory_in_an_exporter_is_a_memory_error(method: str) -> None:
+    torch = pytest.importorskip("torch")
+
+    def export(self, *args, **options):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    methods = {method: property(export) if method == "__array_interface__" else export}
+    exporter = type("Exporter", (), {"__dlpack_device__": lambda self: (1, 0), **methods})()
+    for obj in (exporter, {"x": exporter}):
+        with pytest.raises(MemoryError, match=r"convert\(.*: torch could not allocate memory") as caught:
+            zc.convert(obj, to="numpy")
+        assert isinstance(caught.value.__cause__, torch.OutOfMemoryError)
+
+
 @pytest.mark.parametrize("error", [MemoryError("no memory"), RuntimeError("DefaultCPUAllocator: no memory")])
 def test_out_of_memory_while_composing_keeps_the_result(monkeypatch, error: Exception) -> None:
     """The conversion has succeeded; memory runs out while a framework creates an object for the route."""

@@ -12,7 +12,7 @@ from zerocopy._engine.planner import Call, classify, make_plan
 from zerocopy._engine.routes import TABLE, by_new_route, keep, keep_tree, set_slow_path
 from zerocopy._engine.target import is_named, of_object
 from zerocopy._native import core
-from zerocopy.describe import out_of_memory
+from zerocopy.describe import raise_out_of_memory
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.errors.tracebacks import not_transformed, shorten
 from zerocopy.plan import Plan
@@ -277,14 +277,14 @@ def _run(plan: Plan, call: Call) -> object:
     assert plan.run is not None
     try:
         return plan.run()
-    except (ZeroCopyError, MemoryError):
+    except MemoryError:
         raise
     except BaseException as error:
         if not is_error(error):
             raise
-        name = registry.out_of_memory(error)
-        if name is not None:
-            raise out_of_memory(str(call), name, error) from error
+        raise_out_of_memory(call.__str__, error)
+        if isinstance(error, ZeroCopyError):
+            raise
         # No guard foresaw this error. It becomes one of zerocopy's, with the cause (promise P9).
         raise UnsupportedConversionError(
             f"{plan.source} -> {plan.target}",
