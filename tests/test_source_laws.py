@@ -89,6 +89,12 @@ def test_public_attributes_have_a_known_type() -> None:
     assert not untyped, "annotate each attribute, or assign it in a statement of its own"
 
 
+def test_finalizers_hold_the_function_that_finds_the_end_of_the_interpreter() -> None:
+    """At exit the interpreter can clear a module's ``sys`` before it frees the module's objects."""
+    reading = [relative(path) for path in FILES if "sys.is_finalizing()" in path.read_text("utf-8")]
+    assert not reading, "is_exiting: Callable[[], bool] = sys.is_finalizing"
+
+
 def test_no_file_makes_executable_memory() -> None:
     """Native code is C that a compiler builds, not machine code written by hand."""
     names = ("PROT_EXEC", "mprotect")

@@ -57,6 +57,14 @@ def begin_epoch(monkeypatch: pytest.MonkeyPatch, loader: Any, pid: int, workers:
     return copies
 
 
+def test_a_loader_needs_no_shared_memory_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_memory(*arguments: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory", "/dev/shm")
+
+    monkeypatch.setattr("multiprocessing.sharedctypes.RawArray", no_memory)
+    assert [len(batch["x"]) for batch in loader_of()] == [4] * 6 + [2]
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_loader_whose_copies_are_read_has_no_state(monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
     loader = loader_of()

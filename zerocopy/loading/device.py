@@ -74,9 +74,9 @@ class _Block:
             "version": 3,
         }
 
-    def __del__(self) -> None:
+    def __del__(self, is_exiting: Any = sys.is_finalizing) -> None:
         # At shutdown the driver may be unloaded; the operating system reclaims the memory.
-        if self._ptr and not sys.is_finalizing() and os.getpid() == self._pid:
+        if self._ptr and not is_exiting() and os.getpid() == self._pid:
             with suppress(DeviceError):
                 self._source.free(self._ptr, self._nbytes)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from os import getpid
 from typing import Any, NamedTuple
@@ -185,7 +186,9 @@ class WorkerUse:
             if self._hook.has_workers:
                 from multiprocessing.sharedctypes import RawArray
 
-                self._numbers = RawArray("q", numbers)
+                # Without a writable /dev/shm, multiprocessing starts no workers that have queues.
+                with suppress(OSError):
+                    self._numbers = RawArray("q", numbers)
 
     def for_copy(self) -> Any:
         """Return the numbers for a copy of the loader; a copy in a process that starts shares them."""

@@ -6,6 +6,7 @@ import ctypes
 import functools
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 
 from zerocopy.device import LEGACY_DEFAULT_STREAM
@@ -83,8 +84,8 @@ class CopyEvent:
         """Make the host wait for the marked work."""
         cuda_driver.finish(self._handle.value or 0, self._device)
 
-    def __del__(self) -> None:
-        if not self._handle.value or sys.is_finalizing() or os.getpid() != self._pid:
+    def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not self._handle.value or is_exiting() or os.getpid() != self._pid:
             return
         # The driver keeps a destroyed event until all waits for it are done (cuEventDestroy).
         with suppress(DeviceError), cuda_driver.on_device(self._device) as library:

@@ -59,8 +59,8 @@ class DeviceTable:
             event = self._last.setdefault(key, cuda.event(timing=False))
         event.record(stream.to_numba(self._device))
 
-    def __del__(self) -> None:
-        if not self._last or sys.is_finalizing():
+    def __del__(self, is_exiting: Any = sys.is_finalizing) -> None:
+        if not self._last or is_exiting():
             return
         with cuda.gpus[self._device]:
             for event in self._last.values():

@@ -181,12 +181,12 @@ class PinnedPool:
             self._collect()
             self._fit()
 
-    def _on_drop(self, ptr: int) -> None:
+    def _on_drop(self, ptr: int, is_exiting: Any = sys.is_finalizing) -> None:
         self._returned.append(ptr)
         # A closed pool gets no further calls, so the memory is freed here; so is memory beyond the
         # limit. At shutdown the driver may be unloaded, and the operating system reclaims the memory.
         frees = self._closed or self._limit is not None
-        if frees and not sys.is_finalizing() and self._lock.acquire(blocking=False):
+        if frees and not is_exiting() and self._lock.acquire(blocking=False):
             try:
                 self._collect()
                 self._fit()
