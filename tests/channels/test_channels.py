@@ -11,6 +11,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -933,8 +934,8 @@ def test_a_slot_takes_its_own_arrays_only() -> None:
         lambda channel, huge: zc.convert(np.ones(1), "numpy", max_length=huge),
     ],
 )
-def test_an_integer_without_a_text_gets_the_error_of_other_values(call: Any) -> None:
-    with pytest.raises(zc.ZeroCopyError, match="an integer of 16610 bits|<(tuple|list|int)>"):
+def test_an_integer_without_a_text_gets_the_error_of_other_values(call: Callable[..., object]) -> None:
+    with pytest.raises(zc.ZeroCopyError, match=r"an integer of 16610 bits|<(tuple|list|int)>"):
         call(zc.channel({"x": ((), "i4")}), 10**5000)
 
 

@@ -87,9 +87,7 @@ def channel(
     choices: list[tuple[str, Any, tuple[str, str]]] = [("mode", mode, MODES), ("full", full, FULL)]
     for name, value, allowed in choices:
         if not isinstance(value, str) or value not in allowed:
-            raise OptionError(
-                "channel()", f"{name}={shown(value)} is unknown", f"pass one of {allowed}"
-            )
+            raise OptionError("channel()", f"{name}={shown(value)} is unknown", f"pass one of {allowed}")
     limits: list[tuple[str, Any, int, int]] = [
         ("slots", slots, 2, MOST_SLOTS),
         ("readers", readers, 1, ENTRIES),

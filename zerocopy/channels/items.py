@@ -162,8 +162,9 @@ class Fields:
         }
 
     def write(self, slot: Array, batch: Any) -> None:
-        if not isinstance(batch, Mapping) or batch.keys() != self._layouts.keys():
-            given = f"has the fields {shown(list(batch))}" if isinstance(batch, Mapping) else f"is of {type(batch)}"
+        has_names = isinstance(batch, Mapping)
+        if not has_names or batch.keys() != self._layouts.keys():
+            given = f"has the fields {shown(list(batch))}" if has_names else f"is of {type(batch)}"
             why = f"the batch {printable(given)}, and the channel has the fields {list(self._layouts)}"
             raise UnsupportedConversionError(
                 "", why, "pass a dict with one array for each field", code="other-fields"
