@@ -40,7 +40,7 @@ class translated_errors:
         if error is None or (isinstance(error, MemoryError) and not isinstance(error, ZeroCopyError)):
             return
         if isinstance(error, ZeroCopyError):
-            raise_out_of_memory(self._asked, error)
+            raise_known(self._asked, error)
             error.with_context(asked=self._asked())
         elif not is_error(error):
             return
@@ -52,7 +52,7 @@ class translated_errors:
                 code="nested-too-deep",
             ) from error
         else:
-            raise_out_of_memory(self._asked, error)
+            raise_known(self._asked, error)
             raise UnsupportedConversionError(
                 self._asked(),
                 f"describing it raised {type(error).__name__}: {error}",
@@ -61,8 +61,14 @@ class translated_errors:
             ) from error
 
 
-def raise_out_of_memory(asked: Callable[[], str], error: Exception) -> None:
-    """Raise Python's error for a framework's own out-of-memory error, also if an exporter raised it."""
+def raise_known(asked: Callable[[], str], error: Exception) -> None:
+    """Raise the error for an exception that is understood: lack of memory, or a type without a hash.
+
+    An exporter can have raised a framework's own out-of-memory error.
+    """
+    if type(error) is TypeError and "unhashable type: " in str(error):
+        remedy = "define __hash__, for a type in its metaclass"
+        raise UnsupportedConversionError(asked(), str(error), remedy, code="producer-raised") from error
     cause: BaseException | None = error
     if isinstance(error, ZeroCopyError):
         cause = error.__cause__ if error.code == "producer-raised" else None

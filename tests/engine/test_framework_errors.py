@@ -58,6 +58,14 @@ def test_out_of_memory_in_an_exporter_is_a_memory_error(method: str) -> None:
         assert isinstance(caught.value.__cause__, torch.OutOfMemoryError)
 
 
+def test_a_type_without_a_hash_gets_a_clear_error() -> None:
+    meta = type("Meta", (type,), {"__eq__": lambda cls, other: cls is other})
+    obj = meta("Odd", (), {})()
+    for x in (obj, [obj], {"x": obj}, {"x": [obj]}):
+        with pytest.raises(zc.UnsupportedConversionError, match=r"unhashable type: 'Meta'.*\n.*__hash__"):
+            zc.convert(x, to="numpy")
+
+
 @pytest.mark.parametrize("error", [MemoryError("no memory"), RuntimeError("DefaultCPUAllocator: no memory")])
 def test_out_of_memory_while_composing_keeps_the_result(monkeypatch, error: Exception) -> None:
     """The conversion has succeeded; memory runs out while a framework creates an object for the route."""

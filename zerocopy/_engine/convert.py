@@ -12,7 +12,7 @@ from zerocopy._engine.planner import Call, classify, make_plan
 from zerocopy._engine.routes import TABLE, by_new_route, keep, keep_tree, set_slow_path
 from zerocopy._engine.target import is_named, of_object
 from zerocopy._native import core
-from zerocopy.describe import raise_out_of_memory
+from zerocopy.describe import raise_known
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.errors.tracebacks import not_transformed, shorten
 from zerocopy.plan import Plan
@@ -267,6 +267,9 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
 
             relocate(error, *call.unwrap.split("{x}"))
         raise
+    except TypeError as error:
+        raise_known(call.__str__, error)
+        raise
     # A list is of numbers here. isinstance would read __class__, which may raise.
     if observed is None and not issubclass(type(obj), (list, tuple)):
         keep(obj, to, passed)
@@ -282,7 +285,7 @@ def _run(plan: Plan, call: Call) -> object:
     except BaseException as error:
         if not is_error(error):
             raise
-        raise_out_of_memory(call.__str__, error)
+        raise_known(call.__str__, error)
         if isinstance(error, ZeroCopyError):
             raise
         # No guard foresaw this error. It becomes one of zerocopy's, with the cause (promise P9).
