@@ -1,4 +1,4 @@
-"""The tables of sparse and ragged arrays in docs/conversions/pairs.md, for ``conversions.py``."""
+"""The table of sparse and ragged arrays in docs/conversions/pairs.md, for ``conversions.py``."""
 
 from __future__ import annotations
 
@@ -62,27 +62,39 @@ SAMPLES = [
 ]
 
 
-def sections(names: Iterable[str], table: Callable[[list[str], list[list[str]]], str]) -> str:
-    """Return a table for each sample with the outcome for each pair, and the reasons below it.
+def table(names: Iterable[str], table_of: Callable[[list[str], list[list[str]]], str]) -> str:
+    """Return a row for each sample with its frameworks, and with the pairs that are not aliases, by reason.
 
     Parameters
     ----------
     names : iterable of str
         The installed frameworks.
-    table : callable
-        ``table(heads, rows) -> str``.
+    table_of : callable
+        ``table_of(heads, rows) -> str``.
     """
     hooks = {name: hook_of(registry.by_name(name), CompoundHook) for name in names}
-    titles: dict[str, list[str]] = {}  # by the text below: int32 and int64 often have the same outcomes
+    titles: dict[tuple[str, str, str], list[str]] = {}  # int32 and int64 often have the same outcomes
     for sample in SAMPLES:
         chosen = [name for name, hook in hooks.items() if hook.accepts(sample.layout)]
-        reasons: dict[str, list[str]] = {}
         sources = {name: x for name in chosen if (x := _source(sample, name)) is not None}
-        rows = [[name, *(_outcome(x, name, to, reasons) for to in chosen)] for name, x in sources.items()]
-        lines = [f"- {why}: {'; '.join(pairs)}" for why, pairs in reasons.items()]
-        text = "\n\n".join(filter(None, [table(["from \\ to", *chosen], rows), "\n".join(lines)]))
-        titles.setdefault(text, []).append(sample.title)
-    return "\n\n".join(f"### {'; '.join(names)}\n\n{text}" for text, names in titles.items())
+        others: dict[tuple[str, str, str], list[str]] = {}
+        for target in chosen:
+            for name, x in sources.items():
+                word, reasons = _outcome(x, target)
+                for why in reasons:
+                    others.setdefault((word, target, why), []).append(name)
+        lines = [f"{_origin(word, to, names, sources)}: {why}" for (word, to, why), names in others.items()]
+        titles.setdefault((", ".join(sources), ", ".join(chosen), "<br>".join(lines)), []).append(
+            sample.title
+        )
+    rows = [["; ".join(some), *cells] for cells, some in titles.items()]
+    return table_of(["format", "from", "to", "other than alias"], rows)
+
+
+def _origin(word: str, target: str, names: list[str], sources: Iterable[str]) -> str:
+    """Return an outcome with its target, and its sources if others have another outcome."""
+    every = names == [name for name in sources if name != target]
+    return f"{word} to {target}" + ("" if every else f" from {', '.join(names)}")
 
 
 def _source(sample: Sample, name: str) -> Any:
@@ -92,15 +104,13 @@ def _source(sample: Sample, name: str) -> Any:
         return None
 
 
-def _outcome(x: Any, source: str, target: str, reasons: dict[str, list[str]]) -> str:
-    """Return a word for the pair, and add why it copies or refuses."""
+def _outcome(x: Any, target: str) -> tuple[str, list[str]]:
+    """Return a word for the pair, and why it copies or refuses."""
     plan = zerocopy.explain(x, target)
     if not plan.possible:
-        reasons.setdefault(plan.reasons[0].why, []).append(f"{source} to {target}")
-        return "refused"
+        return "refused", [plan.reasons[0].why]
     result = zerocopy.convert(x, to=target)
     if zerocopy.shares_memory(x, result) != plan.shares_memory:
-        raise AssertionError(f"a promise is broken: {source} {target}; zerocopy.explain has details")
-    for reason in plan.reasons:
-        reasons.setdefault(reason.why, []).append(f"{source} to {target}")
-    return "alias" if plan.zero_copy else "part" if plan.shares_memory else "copy"
+        raise AssertionError(f"a promise is broken: to {target}; zerocopy.explain has details")
+    word = "alias" if plan.zero_copy else "part" if plan.shares_memory else "copy"
+    return word, [] if plan.zero_copy else [reason.why for reason in plan.reasons]

@@ -13,7 +13,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -124,6 +123,7 @@ def main() -> dict[str, str]:
         results = _arrays(names)
         tables = [name for name in names if registry.by_name(name).tables]
         by_type = column_matrix.measure(columns.samples(), names, tables)
+    tensors = [name for name in names if name not in tables]
     if by_type.broken:
         raise AssertionError(f"promises are broken: {by_type.broken}")
     absent = [name for name in ordered if name not in names]
@@ -131,10 +131,14 @@ def main() -> dict[str, str]:
         "grid": _grid(results),
         "layouts": _bullets(layout.long for layout in LAYOUTS),
         "dtypes": _listed([f"`{name}`" for name in DTYPES]),
-        "arrays": "\n\n".join(_source_section(results, name) for name in names),
+        "sources": _source_table(results),
+        "targets": _target_table(results),
         "warnings": _warnings(results),
-        "columns": "\n\n".join(_column_sections(by_type)),
-        "compounds": compound_table.sections([n for n in known if known[n].installed], _table),
+        "tensors": _listed(tensors),
+        "columns": "\n\n".join(_column_tables(by_type)),
+        "copies": _reasons(by_type, tensors, lambda cell: [] if cell.zero_copy else cell.reasons),
+        "refusals": _reasons(by_type, tensors, lambda cell: cell.refusals),
+        "compounds": compound_table.table([n for n in known if known[n].installed], _table),
         "absent": _absent(absent),
         "versions": _versions(
             names + [n for n in known if known[n].installed and known[n].kind == "compound"]
@@ -241,53 +245,71 @@ def _general(why: str, item: str) -> str:
 
 
 def _grid(results: Results) -> str:
-    rows = [
-        [f"[{a}](conversions/pairs.md#from-{a})", *(results.pairs[a, b].word for b in results.names)]
-        for a in results.names
-    ]
+    rows = [[a, *(results.pairs[a, b].word for b in results.names)] for a in results.names]
     return _table(["from \\ to", *results.names], rows)
 
 
-def _source_section(results: Results, origin: str) -> str:
+def _source_table(results: Results) -> str:
     rows = []
+    for origin in results.names:
+        targets: dict[str, list[str]] = {}
+        for target in results.names:
+            routes = [f"`{route}`" for route in results.pairs[origin, target].routes if route]
+            if routes and target != origin:
+                targets.setdefault(" or ".join(routes), []).append(target)
+        most, *others = sorted(targets, key=lambda route: -len(targets[route])) or ["none"]
+        lacks = [f"{_listed(types)}: {why}" for why, types in results.lacks.get(origin, {}).items()]
+        rows.append(
+            [
+                origin,
+                "; ".join([most, *(f"{route} to {_listed(targets[route])}" for route in others)]),
+                _listed(results.unsliced.get(origin, [])),
+                "<br>".join(lacks),
+            ]
+        )
+    return _table(["from", "route", "has no layout", "cannot hold"], rows)
+
+
+def _target_table(results: Results) -> str:
+    """Return a row for each reason and its inputs, with the targets."""
+    copied: dict[str, list[str]] = {}  # sources without an alias, by the only reason
+    for a in results.names:
+        pairs = [results.pairs[a, b] for b in results.names if b != a]
+        reasons = [*dict.fromkeys(why for pair in pairs for why in pair.copies)]
+        if len(reasons) == 1 and not any(pair.aliases for pair in pairs):
+            copied.setdefault(reasons[0], []).append(a)
+    targets: dict[tuple[str, ...], list[str]] = {}
+    for why, names in copied.items():
+        targets["copies", f"all from {_listed(names)}", why] = ["all others"]
     for target in results.names:
-        pair = results.pairs[origin, target]
-        route = _listed([f"`{route}`" for route in pair.routes if route], " or ") or "–"
-        rows.append([target, "itself" if target == origin else route, _zero_copy(pair), _otherwise(pair)])
-    parts = [f"### From {origin}", _table(["to", "route", "zero-copy", "otherwise"], rows)]
-    notes = [
-        f"It cannot hold {_listed(types)}: {why}." for why, types in results.lacks.get(origin, {}).items()
-    ]
-    if unsliced := results.unsliced.get(origin):
-        notes.append(f"Its arrays do not have these layouts: {_listed(unsliced)}.")
-    if notes:
-        parts.insert(1, " ".join(notes))
-    return "\n\n".join(parts)
+        for word in ("copies", "refuses"):
+            inputs: dict[str, dict[str, list[str]]] = {}
+            for origin in results.names:
+                for why, items in getattr(results.pairs[origin, target], word).items():
+                    if origin not in copied.get(why, []):
+                        inputs.setdefault(why, {})[origin] = items
+            for why, by_source in inputs.items():
+                targets.setdefault((word, _inputs(results, by_source), why), []).append(target)
+    return _table(
+        ["to", "outcome", "inputs", "reason"], [[_listed(names), *row] for row, names in targets.items()]
+    )
 
 
-def _zero_copy(pair: Pair) -> str:
-    if not pair.aliases:
-        return "no"
-    if not pair.copies and not pair.refuses:
-        return "yes"
-    layouts = [layout.short for layout in LAYOUTS if layout.short in pair.aliases]
-    others = {name for group in (pair.copies, pair.refuses) for names in group.values() for name in names}
-    if not others & {layout.short for layout in LAYOUTS}:
-        return "any layout"
-    return f"if {_listed(layouts, ' or ')}"
-
-
-def _otherwise(pair: Pair) -> str:
-    lines = [f"copies {_inputs(pair, names)}: {why}" for why, names in pair.copies.items()]
-    lines += [f"refuses {_inputs(pair, names)}: {why}" for why, names in pair.refuses.items()]
-    return "<br>".join(lines)
-
-
-def _inputs(pair: Pair, names: list[str]) -> str:
-    """Return the names of inputs with one result; one word if it is all that is not refused."""
-    if not pair.aliases and list(pair.copies.values()) == [names]:
-        return "all others" if pair.refuses else "all"
-    return _listed(names)
+def _inputs(results: Results, by_source: dict[str, list[str]]) -> str:
+    """Return the inputs by source; without the sources if those that differ do not have the input."""
+    every = [*(layout.short for layout in LAYOUTS), *DTYPES]
+    union = [item for item in every if any(item in items for items in by_source.values())]
+    groups: dict[str, list[str]] = {}
+    alike = True
+    for origin in results.names:
+        items = by_source.get(origin, [])
+        lacks = {*results.unsliced.get(origin, [])}.union(*results.lacks.get(origin, {}).values())
+        alike = alike and items == [item for item in union if item not in lacks]
+        if items:
+            groups.setdefault(_listed(items), []).append(origin)
+    if alike:
+        return _listed(union)
+    return "; ".join(f"{items} from {_listed(sources)}" for items, sources in groups.items())
 
 
 def _warnings(results: Results) -> str:
@@ -302,29 +324,37 @@ def _warnings(results: Results) -> str:
     return _bullets(lines)
 
 
-def _column_sections(matrix: ColumnMatrix) -> Iterator[str]:
-    """Yield a section for each group of sources with equal results."""
-    of = {source: [cell for cell in matrix.cells if cell.source == source] for source in matrix.sources}
+def _column_tables(matrix: ColumnMatrix) -> Iterator[str]:
+    """Yield a table for most sources, and one of the differences for each other group."""
+    marks: dict[str, dict[tuple[str, str], str]] = {source: {} for source in matrix.sources}
+    for cell in matrix.cells:
+        marks[cell.source][cell.column, cell.target] = _mark(cell)
     groups: dict[tuple[str, ...], list[str]] = {}
-    for source, cells in of.items():
-        groups.setdefault(tuple(map(_mark, cells)), []).append(source)
-    for sources in groups.values():
-        by_column = groupby(of[sources[0]], lambda cell: cell.column)
-        types: dict[tuple[str, ...], list[str]] = {}
-        for column, some in by_column:
-            types.setdefault(tuple(map(_mark, some)), []).append(column)
-        rows = [[", ".join(columns), *marks] for marks, columns in types.items()]
-        cells = [cell for source in sources for cell in of[source]]
-        yield "\n\n".join(
-            [
-                f"### Columns from {_listed(sources, ' and ')}",
-                _table(["type", *matrix.targets], rows),
-                *_reasons(
-                    "Reasons for copies:", cells, lambda cell: cell.reasons if not cell.zero_copy else []
-                ),
-                *_reasons("Reasons for refusals without options:", cells, lambda cell: cell.refusals),
-            ]
-        )
+    for source, by_cell in marks.items():
+        groups.setdefault(tuple(by_cell.values()), []).append(source)
+    usual, *others = sorted(groups.values(), key=len, reverse=True)
+    expected = marks[usual[0]]
+    yield f"From {_listed(usual, ' and ')}:\n\n{_column_table(matrix, expected, list(matrix.types))}"
+    for sources in others:
+        found, wanted, rule = marks[sources[0]], expected, ""
+        if not any("alias" in mark for (_, target), mark in found.items() if target not in sources):
+            wanted = {
+                key: mark if key[1] in sources else mark.replace("alias", "copy")
+                for key, mark in expected.items()
+            }
+            rule = f"each alias above is a copy, except to {_listed(sources)}; "
+        different = {column for (column, target), mark in found.items() if mark != wanted[column, target]}
+        shown = [column for column in matrix.types if column in different]
+        title = f"From {_listed(sources, ' and ')}, {rule}these types differ:"
+        yield f"{title}\n\n{_column_table(matrix, found, shown)}"
+
+
+def _column_table(matrix: ColumnMatrix, marks: dict[tuple[str, str], str], columns: list[str]) -> str:
+    types: dict[tuple[str, ...], list[str]] = {}
+    for column in columns:
+        types.setdefault(tuple(marks[column, target] for target in matrix.targets), []).append(column)
+    rows = [[", ".join(some), *row] for row, some in types.items()]
+    return _table(["type", *matrix.targets], rows)
 
 
 def _mark(cell: ColumnCell) -> str:
@@ -334,24 +364,31 @@ def _mark(cell: ColumnCell) -> str:
     return f"{letters} {'alias' if cell.zero_copy else 'copy'}".strip()
 
 
-def _reasons(title: str, cells: list[ColumnCell], of: Callable[[ColumnCell], Iterable[Any]]) -> Iterator[str]:
-    """Yield a list of reasons, each with its types and targets."""
-    types: dict[str, list[str]] = {}
-    targets: dict[str, list[str]] = {}
-    for cell in cells:
+def _reasons(matrix: ColumnMatrix, tensors: list[str], of: Callable[[ColumnCell], Iterable[Any]]) -> str:
+    """Return a list of reasons, each with its types, targets and, unless they are all alike, sources."""
+    found: dict[str, dict[str, tuple[list[str], list[str]]]] = {}
+    for cell in matrix.cells:
         for reason in of(cell):
             why = reason.why.replace(f"is {cell.type}", "is *T*").replace(f"a {cell.type}", "a *T*")
             why = re.sub(r"would (make|truncate) \w+ (a|to)", r"would \1 *T* \2", why)
             why = re.sub(r"has \d+ nulls in \d+ rows", "has nulls", why)
-            _note(types, why, cell.column)
-            _note(targets, why, cell.target)
-    if types:
-        every = len({cell.column for cell in cells})
-        lines = []
-        for why, some in types.items():
-            item = "every type" if len(some) == every else _listed(some)
-            lines.append(f"{why}: *{item} to {_listed(targets[why])}*")
-        yield f"{title}\n\n{_bullets(lines)}"
+            types, targets = found.setdefault(why, {}).setdefault(cell.source, ([], []))
+            types += [cell.column] if cell.column not in types else []
+            targets += [cell.target] if cell.target not in targets else []
+    lines = []
+    for why, by_source in found.items():
+        alike: dict[str, list[str]] = {}
+        for source, (types, targets) in by_source.items():
+            item = "every type" if len(types) == len(matrix.types) else _listed(types)
+            absent = [name for name in tensors if name not in targets]
+            if len(absent) < 2:
+                shown = f"tensors except {absent[0]}" if absent else "tensors"
+                targets = [shown, *(name for name in targets if name not in tensors)]
+            alike.setdefault(f"{item} to {_listed(targets)}", []).append(source)
+        same = len(alike) == 1 and len(by_source) == len(matrix.sources)
+        items = [text if same else f"{text} (from {_listed(names)})" for text, names in alike.items()]
+        lines.append(f"{why}: *{'; '.join(items)}*")
+    return _bullets(lines)
 
 
 def _absent(names: list[str]) -> str:
@@ -367,9 +404,9 @@ def _absent(names: list[str]) -> str:
 
 def _versions(names: list[str]) -> str:
     known = registry.frameworks()
-    rows = [["Python", platform.python_version()], ["zerocopy", zerocopy.__version__]]
-    rows += [[name, str(known[name].version)] for name in names]
-    return f"{_table(['tested with', ''], rows)}\n\n{platform.system()}, {platform.machine()}."
+    tested = [f"Python {platform.python_version()}", f"zerocopy {zerocopy.__version__}"]
+    tested += [f"{name} {known[name].version}" for name in names]
+    return f"{_listed(tested)}. {platform.system()}, {platform.machine()}."
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:
