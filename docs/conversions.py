@@ -336,17 +336,17 @@ def _column_tables(matrix: ColumnMatrix) -> Iterator[str]:
     expected = marks[usual[0]]
     yield f"From {_listed(usual, ' and ')}:\n\n{_column_table(matrix, expected, list(matrix.types))}"
     for sources in others:
-        found, wanted, rule = marks[sources[0]], expected, ""
-        if not any("alias" in mark for (_, target), mark in found.items() if target not in sources):
+        outcomes, wanted, rule = marks[sources[0]], expected, ""
+        if not any("alias" in mark for (_, target), mark in outcomes.items() if target not in sources):
             wanted = {
                 key: mark if key[1] in sources else mark.replace("alias", "copy")
                 for key, mark in expected.items()
             }
             rule = f"each alias above is a copy, except to {_listed(sources)}; "
-        different = {column for (column, target), mark in found.items() if mark != wanted[column, target]}
+        different = {column for (column, target), mark in outcomes.items() if mark != wanted[column, target]}
         shown = [column for column in matrix.types if column in different]
         title = f"From {_listed(sources, ' and ')}, {rule}these types differ:"
-        yield f"{title}\n\n{_column_table(matrix, found, shown)}"
+        yield f"{title}\n\n{_column_table(matrix, outcomes, shown)}"
 
 
 def _column_table(matrix: ColumnMatrix, marks: dict[tuple[str, str], str], columns: list[str]) -> str:
@@ -366,17 +366,17 @@ def _mark(cell: ColumnCell) -> str:
 
 def _reasons(matrix: ColumnMatrix, tensors: list[str], of: Callable[[ColumnCell], Iterable[Any]]) -> str:
     """Return a list of reasons, each with its types, targets and, unless they are all alike, sources."""
-    found: dict[str, dict[str, tuple[list[str], list[str]]]] = {}
+    outcomes: dict[str, dict[str, tuple[list[str], list[str]]]] = {}
     for cell in matrix.cells:
         for reason in of(cell):
             why = reason.why.replace(f"is {cell.type}", "is *T*").replace(f"a {cell.type}", "a *T*")
             why = re.sub(r"would (make|truncate) \w+ (a|to)", r"would \1 *T* \2", why)
             why = re.sub(r"has \d+ nulls in \d+ rows", "has nulls", why)
-            types, targets = found.setdefault(why, {}).setdefault(cell.source, ([], []))
+            types, targets = outcomes.setdefault(why, {}).setdefault(cell.source, ([], []))
             types += [cell.column] if cell.column not in types else []
             targets += [cell.target] if cell.target not in targets else []
     lines = []
-    for why, by_source in found.items():
+    for why, by_source in outcomes.items():
         alike: dict[str, list[str]] = {}
         for source, (types, targets) in by_source.items():
             item = "every type" if len(types) == len(matrix.types) else _listed(types)

@@ -83,5 +83,5 @@ def test_grid_agrees_with_reasons() -> None:
     for source, *words in rows(COMMITTED, "## Grid")[: len(targets)]:
         for target, word in zip(targets, words, strict=True):
             copied = copied_layouts(source, target)
-            found = "alias" if not copied else "copy" if "all" in copied else "1-D"
-            assert word == ("aligned" if "at 16 bytes" in copied else found), (source, target, copied)
+            expected = "alias" if not copied else "copy" if "all" in copied else "1-D"
+            assert word == ("aligned" if "at 16 bytes" in copied else expected), (source, target, copied)
