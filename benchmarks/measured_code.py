@@ -18,23 +18,18 @@ NOT_RECORDED = "its results do not record the C files that they measured"
 #: Files of `zerocopy._native` that copy records to columns and back.
 LAYOUTS = {"tiles.c", "row_tiles.c", "groups.h", "rows.c", "rows.h", "records.c"}
 
-#: Pages that measure only some C files. GPU kernels of layouts and pools of a device have no C code.
-ONLY = {
-    "layouts-benchmarks": LAYOUTS,
-    "pool-benchmarks": {"allocator.c"},
-    "gpu-layouts-benchmarks": set(),
-    "gpu-pool-benchmarks": set(),
-}
+#: Suites that measure only some C files. GPU kernels of layouts and pools of a device have no C code.
+ONLY = {"layout": LAYOUTS, "pool": {"allocator.c"}, "gpu-layout": set(), "gpu-pool": set()}
 
-#: Pages with matrices or records: all C files. The other pages measure those that are not of `LAYOUTS`.
-ALL = {f"{suite}-benchmarks" for suite in ("grid", "loader", "pipeline", "tables", "vectors")}
+#: Suites with matrices or records: all C files. The other suites measure those that are not of `LAYOUTS`.
+ALL = {"grid", "loader", "pipeline", "tables", "vectors"}
 
 _TEXTS_OR_SPACE = re.compile(r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|/\*.*?\*/|//[^\n]*|\s+""", re.DOTALL)
 
 
-def measures(page: str, file: str) -> bool:
-    """Whether a page measures a C file of `zerocopy._native`."""
-    return file in ONLY[page] if page in ONLY else page in ALL or file not in LAYOUTS
+def measures(suite: str, file: str) -> bool:
+    """Whether a suite measures a C file of `zerocopy._native`."""
+    return file in ONLY[suite] if suite in ONLY else suite in ALL or file not in LAYOUTS
 
 
 def digest(source: str) -> str:
@@ -82,16 +77,17 @@ def code() -> dict[str, Any]:
     return {"date": day, "c_files": digests(package) if _native.core else {}}
 
 
-def outdated(facts: dict[str, Any], page: str, package: Path, newest: str) -> str:
-    """Return why a page must be measured again, or nothing.
+def outdated(facts: dict[str, Any], suite: str, package: Path, newest: str) -> str:
+    """Return why a suite must be measured again, or nothing.
 
-    `facts` are of its results, `newest` is the date of the newest change of the code.
+    `suite` begins with ``gpu-`` if it was measured on a GPU, `facts` are of its results, `newest` is the date
+    of the newest change of the code.
     """
     recorded = facts.get("code", {}).get("c_files")
     if not recorded:
         return NOT_RECORDED
     current = digests(package)
-    files = [name for name in sorted({*recorded, *current}) if measures(page, name)]
+    files = [name for name in sorted({*recorded, *current}) if measures(suite, name)]
     if changed := [name for name in files if recorded.get(name) != current.get(name)]:
         return f"C files that it measures have changed: {', '.join(changed)}"
     started = facts["started"][:10]

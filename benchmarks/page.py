@@ -2,136 +2,139 @@
 
 ::
 
-    python -m benchmarks.page --write                            # all pages and all pictures
-    python -m benchmarks.page benchmarks/results/pool-....json   # one page, printed
+    python -m benchmarks.page --write    # all pages and all pictures
 
-The prose of a page is in ``docs/NAME.in``, with parts such as ``{{goals}}`` or ``{{rivals tables/columns}}``,
-which are functions in `benchmarks.pages`. ``--write`` uses the newest full results of each suite in
-``benchmarks/results/``. Results of quick or interrupted runs, and of a part of a suite, do not become pages.
-Sections that need a GPU have separate pages, ``docs/gpu-....md``; for these a part of the suite is enough.
-``docs/measurements.md`` compares the rows of all pages. ``docs/compiled-core.md`` has the newest results
-that were measured with the compiled core.
+The prose of a page is in ``docs/NAME.in``, with parts such as ``{{against}}`` or
+``{{conversion.pairs}}``, which are functions of `benchmarks.pages.shared`, `overview` or the module that is
+named. A page has the newest full results of its suites in ``benchmarks/results/``. Results of quick or
+interrupted runs, and of a part of a suite, do not become pages; for sections that need a GPU a part of the
+suite is enough. The goals of the compiled core may be of another run than the rest of their suite.
+``docs/measurements.md`` compares the rows of all pages.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import click
 
 from benchmarks import results as storage
-from benchmarks.pages import core, overview, shared
+from benchmarks.pages import overview, shared
 from benchmarks.results import Results, needs_gpu
 from benchmarks.suite import SUITES
 
 _ROOT = Path(__file__).parents[1]
 _DOCS = _ROOT / "docs"
-CORE = "compiled-core"
+RESULTS = _ROOT / "benchmarks" / "results"
+CORE = "conversion/core"
+GPU = "gpu-benchmarks"
 
 #: The page of each suite.
 PAGES = {suite: f"{suite}-benchmarks" for suite in SUITES}
-PAGES |= {"conversion": "benchmarks", "layout": "layouts-benchmarks"}
-
-#: Modules of `benchmarks.pages` with the parts of suites that need more than the shared ones.
-_PARTS = {name: name for name in ("conversion", "layout", "pool", "pipeline", "loader", "processes", "grid")}
-_PARTS |= {"hosts": "processes", "channels": "processes"}
-
-#: Descriptions of the GPU pages in ``docs/measurements.md``.
-ON_GPU = {
-    "conversion": "between frameworks of one GPU, and to and from NumPy across the bus",
-    "layout": "records to columns and back, compared with a copy on the device",
-    "pool": "allocations, streams and transfers, with and without a pool",
-    "pipeline": "the same pipeline with its engines on a GPU",
-}
-
-_RUN = """\
-{file}, by `python -m benchmarks {arguments}`: {machine}.
-{gpu} {contenders}, {rounds} blocks each; the figures are medians
-([method](measurements.md#method))."""
+PAGES |= {"conversion": "benchmarks", "layout": "layouts-benchmarks", "hosts": "processes-benchmarks"}
+PAGES |= dict.fromkeys(
+    ("weights", "vectors", "rows", "sparse", "bridge", "functions", "monitor"), "features-benchmarks"
+)
 
 
-def page(path: Path, suite: str = "") -> str:
-    """Return the page of a suite for a file of results.
+@dataclass(frozen=True)
+class Run:
+    """The results of a suite, or of the core, and their file."""
 
-    Raises ValueError if the file has several suites and `suite` is empty, or if it does not have `suite`.
+    suite: str
+    path: Path
+    results: Results
+
+    @property
+    def measured(self) -> str:
+        """The suite, or its sections that were measured on a GPU."""
+        if self.suite == CORE or not on_gpu(self.results, self.suite):
+            return self.suite
+        return " ".join(name for name in self.results.facts["asked"] if name.startswith(f"{self.suite}/"))
+
+    def text(self) -> str:
+        """Return the command, the file, the build and the machine."""
+        facts = self.results.facts
+        texts = [
+            f"`python -m benchmarks {self.measured}`, {link(self.path)}: {shared.machine(self.results)}."
+        ]
+        if on_gpu(self.results, self.suite):
+            texts.append(_gpu(facts["machine"]))
+        if "core" in facts:
+            texts.append(f"Measured {self.results.build}.")
+        else:
+            texts.append("The instruction set and the date of the code were not recorded.")
+        return " ".join(texts)
+
+
+def runs_of(folder: Path) -> dict[str, list[Run]]:
+    """Return the newest runs of each page, by its name."""
+    pages: dict[str, list[Run]] = {}
+    for gpu in (False, True):
+        for suite, path in newest(folder, gpu).items():
+            run = Run(suite, path, _of_suite(storage.read(path), suite))
+            pages.setdefault(GPU if gpu else PAGES[suite], []).append(run)
+    for run in pages.get(PAGES["conversion"], ()):
+        run.results.cases.pop(CORE, None)
+    if path_of_core := newest_of_core(folder):
+        results = storage.read(path_of_core)
+        results = replace(results, cases={CORE: results.cases[CORE]})
+        pages.setdefault(PAGES["conversion"], []).append(Run(CORE, path_of_core, results))
+    return pages
+
+
+def page(name: str, runs: list[Run]) -> str:
+    """Return a page with the results of its runs.
+
+    Sections of its template whose ``{{only SECTION}}`` names a section without results are left out.
     """
-    results = storage.read(path)
-    suites = results.facts["suites"]
-    if suite not in suites:
-        if suite or len(suites) != 1:
-            raise ValueError(f"{path} has the suites {', '.join(suites)}. To fix: name one of them")
-        (suite,) = suites
-    gpu = on_gpu(results, suite)
-    results = _of_suite(results, suite)
-    # Goals of the GPU sections only; the CPU's cases stay for comparison.
-    results.goals = [goal for goal in results.goals if not gpu or needs_gpu(goal.section)]
-    template = f"gpu-{PAGES[suite]}" if gpu else PAGES[suite]
-    return _fill(template, parts_of(suite), results, path, suite)
-
-
-def parts_of(suite: str) -> list[ModuleType]:
-    """Return the module with the parts that a suite has alone, if it has any."""
-    return [import_module(f"benchmarks.pages.{_PARTS[suite]}")] if suite in _PARTS else []
-
-
-def page_of_core(path: Path) -> str:
-    """Return the page of the compiled core for a file of results."""
-    return _fill(CORE, [core], storage.read(path), path, "conversion")
-
-
-def _of_suite(results: Results, suite: str) -> Results:
-    """Return results with the sections of a suite and their goals only."""
-    if len(results.facts["suites"]) == 1:
-        return results  # goals of older results have no section
-    cases = {name: cases for name, cases in results.cases.items() if name.startswith(f"{suite}/")}
-    return replace(results, cases=cases, goals=[goal for goal in results.goals if goal.section in cases])
-
-
-def _fill(template: str, modules: list[ModuleType], results: Results, path: Path, suite: str) -> str:
-    """Return a template of docs/ with its parts, which the modules have, or `shared`, or this function."""
-
-    def run(contenders: str = "All contenders of a row run in one process", rounds: str = "") -> str:
-        gpu = _gpu(results.facts["machine"]) if on_gpu(results, suite) else ""
-        build = (
-            f"It was measured {results.build}."
-            if "core" in results.facts
-            else "The instruction set and the date of the code were not recorded."
-        )
-        return _RUN.format(
-            file=_link(path),
-            machine=shared.machine(results),
-            contenders=contenders,
-            arguments=arguments(),
-            gpu=f"{gpu} {build}".strip(),
-            rounds=rounds or results.facts["settings"]["pace"]["rounds"],
-        )
-
-    def arguments() -> str:
-        if not on_gpu(results, suite):
-            return suite
-        return " ".join(name for name in results.facts["asked"] if name.partition("/")[0] == suite)
+    results = together(runs)
 
     def part(match: re.Match[str]) -> str:
         name, _, rest = match[1].partition(" ")
         texts = [text.strip() for text in rest.split("|")] if rest else []
-        if name in ("run", "file"):
-            return run(*texts) if name == "run" else _link(path)
-        make = next(getattr(module, name) for module in (*modules, shared, overview) if hasattr(module, name))
+        if name in ("runs", "busy", "only"):
+            return {"runs": "\n\n".join(run.text() for run in runs), "busy": busy(runs)}.get(name, "")
+        module, dot, function = name.rpartition(".")
+        modules = [import_module(f"benchmarks.pages.{module}")] if dot else [shared, overview]
+        make = next(getattr(module, function) for module in modules if hasattr(module, function))
         return str(make(results, *texts))
 
-    text = (_DOCS / f"{template}.in").read_text(encoding="utf-8")
-    filled = re.sub(r"\{\{(.+?)\}\}", part, text, flags=re.DOTALL)
+    text = (_DOCS / f"{name}.in").read_text(encoding="utf-8")
+    sections = re.split(r"(?m)^(?=## )", text)
+    kept = [
+        s for s in sections if all(only in results.cases for only in re.findall(r"\{\{only (.+?)\}\}", s))
+    ]
+    filled = re.sub(r"\{\{(.+?)\}\}", part, "".join(kept), flags=re.DOTALL)
     return re.sub(r"\n{3,}", "\n\n", filled).rstrip("\n") + "\n"
 
 
-def _link(path: Path) -> str:
-    return f"[benchmarks/results/{path.name}](../benchmarks/results/{path.name})"
+def together(runs: list[Run]) -> Results:
+    """Return the cases of all runs; the facts are those of the first."""
+    cases = {name: cases for run in runs for name, cases in run.results.cases.items()}
+    return replace(runs[0].results, cases=cases)
+
+
+def busy(runs: list[Run]) -> str:
+    """Return the runs during which other programs used the processors."""
+    loads = {run.measured: shared.load(run.results) for run in runs}
+    named = [f"`{suite}` ({load})" for suite, load in loads.items() if load]
+    return f"Other programs ran during {' and '.join(named)}: times are too long." if named else ""
+
+
+def _of_suite(results: Results, suite: str) -> Results:
+    """Return results with the sections of a suite only."""
+    cases = {name: cases for name, cases in results.cases.items() if name.startswith(f"{suite}/")}
+    return replace(results, cases=cases)
+
+
+def link(path: Path) -> str:
+    return f"[results](../benchmarks/results/{path.name})"
 
 
 def on_gpu(results: Results, suite: str) -> bool:
@@ -202,88 +205,54 @@ def newest(folder: Path, gpu: bool = False) -> dict[str, Path]:
     return {suite: candidates[suite][-1] for suite in SUITES if suite in candidates}
 
 
-def newest_of_core(folder: Path) -> Path:
+def newest_of_core(folder: Path) -> Path | None:
     """Return the newest full results of the goals of the compiled core that were measured with it."""
-    return max(
+    found = [
         (results.facts["started"], path)
         for path, results in _kept(folder)
         if results.complete and not results.quick and not results.facts["settings"].get("frameworks")
         if results.compiled
         and not results.isa_narrowed
-        and any(case.timed() for case in results.cases.get(core.SECTION, ()))
-    )[1]
+        and any(case.timed() for case in results.cases.get(CORE, ()))
+    ]
+    return max(found)[1] if found else None
 
 
 def write(folder: Path) -> list[Path]:
     """Write all pages and pictures, and return the files."""
     from benchmarks.plots import PICTURES, draw
 
-    texts, written = {}, []
-    for suite, path in newest(folder).items():
-        texts[PAGES[suite]] = page(path, suite)
-        # Pictures of this suite only: another file may be newer for other suites.
-        results = _of_suite(storage.read(path), suite)
-        if any(picture.drawable(results) for picture in PICTURES):
-            written += draw(results, _DOCS / "pictures")
-    for suite, path in newest(folder, gpu=True).items():
-        texts[f"gpu-{PAGES[suite]}"] = page(path, suite)
-    # The results of the compiled core may be in another file than those of its suite.
-    path = newest_of_core(folder)
-    texts[CORE] = page_of_core(path)
-    results = storage.read(path)
-    written += draw(replace(results, cases={core.SECTION: results.cases[core.SECTION]}), _DOCS / "pictures")
-    texts["measurements"] = overview_page(folder)
-    for name, text in texts.items():
+    pages, written = runs_of(folder), []
+    for name, runs in pages.items():
+        for run in runs if name != GPU else ():
+            # Pictures of this suite only: another file may be newer for other suites.
+            if any(picture.drawable(run.results) for picture in PICTURES):
+                written += draw(run.results, _DOCS / "pictures")
+    texts = {name: page(name, runs) for name, runs in pages.items()}
+    for name, text in (texts | {"measurements": overview_page(pages)}).items():
         written.append(_DOCS / f"{name}.md")
         written[-1].write_text(text, encoding="utf-8")
     return written
 
 
-def overview_page(folder: Path) -> str:
+def overview_page(pages: Mapping[str, list[Run]]) -> str:
     """Return docs/measurements.md: the comparisons of all pages, and the list of the pages."""
-    on_gpu = newest(folder, gpu=True)
-    pages = {PAGES[suite]: _of_suite(storage.read(path), suite) for suite, path in newest(folder).items()}
-    pages |= {f"gpu-{PAGES[suite]}": _of_suite(storage.read(path), suite) for suite, path in on_gpu.items()}
-    in_core = storage.read(newest_of_core(folder))
-    pages[CORE] = replace(in_core, cases={core.SECTION: in_core.cases[core.SECTION]})
-    del pages[PAGES["conversion"]].cases[core.SECTION]  # of another run than the page of the core
     text = (_DOCS / "measurements.in").read_text(encoding="utf-8")
+    results = {name: together(runs) for name, runs in pages.items()}
     for part in (overview.comparisons, overview.losses, overview.costs):
-        text = text.replace(f"{{{{{part.__name__}}}}}", part(pages))
-    head, heading, index = text.partition("## Pages")
-    return head + heading + with_gpu_pages(index, [suite for suite in ON_GPU if suite in on_gpu])
-
-
-def with_gpu_pages(index: str, suites: Collection[str]) -> str:
-    """Return the list of pages with a row for each GPU page, below the suite's CPU page."""
-    lines = index.splitlines()
-    for suite in suites:
-        for i, line in enumerate(lines):
-            row = re.match(rf"\| \[([^\]]+)\]\({re.escape(PAGES[suite])}\.md\) \|", line)
-            if row:
-                lines.insert(i + 1, f"| [{row[1]} on a GPU](gpu-{PAGES[suite]}.md) | {ON_GPU[suite]} |")
-                break
-    return "\n".join(lines) + "\n"
+        text = text.replace(f"{{{{{part.__name__}}}}}", part(results))
+    return text.replace("{{busy}}", busy([run for runs in pages.values() for run in runs]))
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--suite", default="", help="The suite, if the file has several.")
 @click.option("--write", "everything", is_flag=True, help="Write all pages and pictures of docs/.")
-def main(file: Path | None, suite: str, everything: bool) -> None:
-    """Print the page for a FILE of results, or write all pages of docs/."""
-    if (file is None) != everything:
-        raise click.UsageError("name a file of results, or use --write")
+def main(everything: bool) -> None:
+    """Write all pages of docs/ from the newest results."""
+    if not everything:
+        raise click.UsageError("use --write")
     try:
-        if file is None:
-            for path in write(_ROOT / "benchmarks" / "results"):
-                click.echo(f"written to {path}", err=True)
-            return
-        results = storage.read(file)
-        for name in [suite] if suite else results.facts["suites"]:
-            if why := refusal(results, name):
-                raise click.UsageError(f"{file} cannot become a page: {why}")
-        click.echo(page(file, suite), nl=False)
+        for path in write(RESULTS):
+            click.echo(f"written to {path}", err=True)
     except (ValueError, ImportError) as error:
         raise click.UsageError(str(error)) from error
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import geometric_mean
 
-from benchmarks.formats import format_duration
+from benchmarks.conversion import goals as core
+from benchmarks.formats import format_duration, format_quantity
+from benchmarks.pages.overview import LOSS
 from benchmarks.pages.shared import added, entry_of, labels_of, noted, ratio, reasons, table, time, timed_code
 from benchmarks.results import Results
-from benchmarks.suite import Case, Entry
+from benchmarks.suite import Case, Entry, median
+
+_OTHERS = ("documented", "idiom", "library")
+_DOCUMENTED = " (documented call)"
 
 #: Names of libraries, by a part of their expressions.
 _LIBRARIES = {
@@ -39,61 +45,94 @@ def grid(results: Results) -> str:
 
 
 def pairs(results: Results) -> str:
-    """Return each pair, compared with the documented call and the fastest code by hand."""
-    heads = ["pair", "to the documented call", "to the fastest by hand", "zerocopy", "documented", "by hand"]
-    return table(heads, map(_contest, results.cases["conversion/pairs"]))
+    """Return the pairs of the compiled core, and its other rows that take longer than code by hand."""
+    rows = []
+    for case in results.cases["conversion/core"]:
+        to_hand = core.ratio(case, core.BY_HAND)
+        if (ours := case.fastest("ours")) and (case.name in core.PAIRS or (to_hand or 0) > LOSS):
+            ratios = [core.ratio(case, name) for name in (core.BY_HAND, core.DOCUMENTED, core.PURE)]
+            shown = ["-" if value is None else format_quantity(value, "x") for value in ratios]
+            rows.append([case.name, time(ours), *shown, timed_code(core.rival(case, core.BY_HAND))])
+    heads = ["pair", "zerocopy", "to by hand", "to the documented call", "to pure Python", "by hand"]
+    return table(heads, rows)
 
 
 def sizes(results: Results) -> str:
-    """Return a column for each size; the row of the copy comes last."""
-    cases = sorted(results.cases["conversion/sizes"], key=lambda case: case.fastest("ours") is None)
-    return _by_label(cases, "pair")
+    """Return how the times of the pairs change with the size, and those of the copy."""
+    changes, copied = [], ""
+    for case in results.cases["conversion/sizes"]:
+        first, *_, last = case.timed()
+        times = f"{time(first)} for {first.label} and {time(last)} for {last.label}"
+        if last.role == "ours":
+            changes.append((median(last) / median(first), f"{case.name} takes {times}"))
+        else:
+            copied = f"an ordinary copy takes {times}"
+    (least, _), (most, worst) = min(changes), max(changes)
+    return (
+        f"The time of {len(changes)} pairs for the largest array is {least:.2f} to {most:.2f} times that for "
+        f"the smallest: {worst}, and {copied}."
+    )
 
 
 def containers(results: Results) -> str:
-    """Return each container, compared with code by hand and libraries."""
-    rows = []
+    """Return a row for each pair and a column for each number of arrays."""
+    by_pair: dict[str, dict[str, Case]] = {}
     for case in results.cases["conversion/containers"]:
-        name, to_documented, to_hand, ours, _, hand = _contest(case)
-        rows.append([name, ours, to_documented, to_hand, hand, timed_code(case.fastest("library"))])
-    heads = ["container", "zerocopy", "to the documented call", "to the fastest by hand", "fastest by hand"]
-    return table([*heads, "fastest library"], rows)
+        pair, _, size = case.name.partition(", ")
+        by_pair.setdefault(pair, {})[size] = case
+    rows = []
+    for pair, cases in by_pair.items():
+        contests = [(case.fastest("ours"), case.fastest(*_OTHERS)) for case in cases.values()]
+        cells = [f"{time(ours)} ({ratio(ours, other)})" for ours, other in contests]
+        rows.append([pair, *cells, timed_code(contests[-1][1])])
+    return table(["pair", *next(iter(by_pair.values())), "fastest other, for the largest"], rows)
 
 
 def dtypes(results: Results) -> str:
-    """Return a column for each dtype."""
-    return _by_label(results.cases["conversion/dtypes"], "pair")
-
-
-def dtypes_alone(results: Results) -> str:
-    """Return the dtypes that only zerocopy supports, with the result of the documented call."""
-    rows = []
+    """Return the range of times of each pair, that of its ratios, and the dtypes of one or no contender."""
     by_name = {case.name: case for case in results.cases["conversion/dtypes"]}
+    rows = []
     for name, case in by_name.items():
-        documented = by_name.get(f"{name} (documented call)", Case(name))
-        theirs = {entry.label: entry.left_out for entry in documented.entries}
-        alone = [f"{e.label}: {why}" for e in case.timed("ours") if (why := theirs.get(e.label))]
-        if alone:
-            rows.append([name, "; ".join(alone)])
-    return table(["pair", "dtypes, and the result of the documented call"], rows)
+        if name.endswith(_DOCUMENTED):
+            continue
+        theirs = {entry.label: entry for entry in by_name.get(f"{name}{_DOCUMENTED}", Case(name)).entries}
+        aliased, copied = ([e for e in case.timed() if bool(e.note) == copies] for copies in (False, True))
+        slowest = max(aliased, key=median)
+        both = [median(e) / median(t) for e in case.timed() if (t := theirs.get(e.label)) and t.timing]
+        alone = [e.label for e in case.timed() if (t := theirs.get(e.label)) and t.left_out]
+        rows.append(
+            [
+                name,
+                f"{time(min(aliased, key=median))} to {time(slowest)} ({slowest.label})",
+                ", ".join(f"{e.label} {time(e)}" for e in copied),
+                f"{min(both):.2f}x to {max(both):.2f}x" if both else "-",
+                ", ".join(alone),
+                ", ".join(e.label for e in case.entries if not e.timing),
+            ]
+        )
+    heads = ["pair", "zerocopy", "with a copy", "to the documented call", "only zerocopy", "neither"]
+    return table(heads, rows)
 
 
 def libraries(results: Results) -> str:
-    """Return the times of other libraries for the same pairs."""
+    """Return the ratios to other libraries for the same pairs: the mean, the best and the worst."""
     rows = []
-    for case in results.cases["conversion/pairs"]:
-        times: dict[str, str] = {}
-        for entry in case.entries:
-            name = next((name for part, name in _LIBRARIES.items() if part in entry.label), "")
-            if entry.role == "library" and name:
-                times.setdefault(name, _against(entry, case.fastest("ours")))
-        named = (times.get(name, "") for name in _LIBRARIES.values())
-        rows.append([case.name, time(case.fastest("ours")), *named])
-    return table(["pair", "zerocopy", *_LIBRARIES.values()], rows)
+    for part, name in _LIBRARIES.items():
+        outcomes = [
+            (median(ours) / median(entry), f"{case.name}, {time(ours)} and {time(entry)}")
+            for case in results.cases["conversion/pairs"]
+            for entry in [e for e in case.timed("library") if part in e.label][:1]
+            if (ours := case.fastest("ours"))
+        ]
+        if outcomes:
+            ends = [f"{value:.2f}x, {text}" for value, text in (min(outcomes), max(outcomes))]
+            mean = geometric_mean(value for value, _ in outcomes)
+            rows.append([name, str(len(outcomes)), f"{mean:.2f}x", *ends])
+    return table(["library", "pairs", "mean", "best", "worst"], rows)
 
 
 def pydlpack(results: Results) -> str:
-    """Return the times of pydlpack, and what it keeps."""
+    """Return the times of pydlpack, and the destructors that it keeps."""
     kept = ("calls", "destructors kept", "bytes that the process grew by")
     rows = []
     for case in results.cases["conversion/pydlpack"]:
@@ -103,16 +142,6 @@ def pydlpack(results: Results) -> str:
             [case.name, time(ours), time(case.fastest("documented")), _against(theirs, ours), *counted]
         )
     return table(["pair", "zerocopy", "documented", "pydlpack", *kept], rows)
-
-
-def calls(results: Results) -> str:
-    """Return the times of forms of the call, and of the import."""
-    cases = [
-        *results.cases["conversion/calls"],
-        *(Case("", c.entries) for c in results.cases["conversion/import"]),
-    ]
-    rows = [[case.name, f"`{entry.label}`", time(entry)] for case in cases for entry in case.entries]
-    return table(["pair", "call", "time"], rows)
 
 
 def gpu(results: Results) -> str:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import geometric_mean
 
-from benchmarks.formats import format_duration
 from benchmarks.grid.cells import ARRAYS, TABLES, WORST, ratio
-from benchmarks.pages.shared import table, time
+from benchmarks.pages.shared import code, table, time
 from benchmarks.results import Results
-from benchmarks.suite import Case, median
+from benchmarks.suite import Case
 from benchmarks.timing import Timing
-
-_SHOWN = 40
 
 
 def verdict(results: Results) -> str:
@@ -48,27 +45,35 @@ def summary(results: Results) -> str:
     return table(["objects", "cells", "geometric mean", "worst", f"above {WORST}x"], rows)
 
 
-def matrices(results: Results) -> str:
-    """Return a table of sources and targets for each kind of objects."""
-    parts = []
-    for kind, cases in _kinds(results.cases["grid/cells"]).items():
-        cells = {tuple(case.name.partition(",")[0].split(" -> ")): _cell(case) for case in cases}
-        names = (*TABLES, *ARRAYS)
-        sources, targets = ([n for n in names if any(pair[side] == n for pair in cells)] for side in (0, 1))
-        rows = [[a, *(cells.get((a, b), "") for b in targets)] for a in sources]
-        parts.append(f"## {kind[0].upper()}{kind[1:]}\n\n{table(['from, to', *targets], rows)}\n")
-    return "\n".join(parts)
+def pairs(results: Results) -> str:
+    """Return a row for each source and a column for each target: the mean, and the range of the ratios."""
+    by_pair: dict[tuple[str, ...], list[float]] = {}
+    for name, value in _ratios(results.cases["grid/cells"]).items():
+        by_pair.setdefault(tuple(name.partition(",")[0].split(" -> ")), []).append(value)
+    shown = {
+        pair: f"{geometric_mean(values):.2f}x ({min(values):.2f} to {max(values):.2f})"
+        for pair, values in by_pair.items()
+    }
+    names = (*TABLES, *ARRAYS)
+    sources, targets = ([n for n in names if any(pair[side] == n for pair in shown)] for side in (0, 1))
+    return table(["from, to", *targets], [[a, *(shown.get((a, b), "") for b in targets)] for a in sources])
 
 
 def slowest(results: Results) -> str:
-    """Return the cells that are above the limit, the worst first."""
+    """Return all cells that are above the limit, a row for each pair and code by hand; the worst first."""
     cases = {case.name: case for case in results.cases["grid/cells"]}
     above = {name: value for name, value in _ratios(cases.values()).items() if value > WORST}
-    rows = []
-    for name in sorted(above, key=lambda each: -above[each])[:_SHOWN]:
+    rows: dict[tuple[str, str], list[str]] = {}
+    for name in sorted(above, key=lambda each: -above[each]):
+        pair, _, kind = name.partition(", ")
         hand = cases[name].fastest("idiom")
-        rows.append([name, f"{above[name]:.2f}x", time(hand), f"`{hand.label}`" if hand else ""])
-    return table(["cell", "ratio", "by hand", "code by hand"], rows)
+        assert hand
+        times = f"{time(cases[name].fastest('ours'))}, by hand {time(hand)}"
+        rows.setdefault((pair, code(hand.label)), []).append(f"{above[name]:.2f}x {kind} ({times})")
+    return table(
+        ["pair", "objects", "code by hand"],
+        [[pair, "; ".join(kinds), by_hand] for (pair, by_hand), kinds in rows.items()],
+    )
 
 
 def _kinds(cases: list[Case]) -> dict[str, list[Case]]:
@@ -80,9 +85,3 @@ def _kinds(cases: list[Case]) -> dict[str, list[Case]]:
 
 def _ratios(cases: Iterable[Case]) -> dict[str, float]:
     return {case.name: value for case in cases if (value := ratio(case)) is not None}
-
-
-def _cell(case: Case) -> str:
-    ours, value = case.fastest("ours"), ratio(case)
-    shown = "-" if value is None else f"{value:.2f}x"
-    return "" if ours is None else f"{shown} ({format_duration(median(ours))})"

@@ -13,17 +13,6 @@ _RESULTS = Path(__file__).parents[1] / "results"
 _MOVES = ("layout/to-columns", "layout/to-rows")
 
 
-def size(results: Results) -> str:
-    """Return the size of the records."""
-    figures = results.cases["layout/to-columns"][0].figures
-    return f"{figures['bytes a record'] * figures['records'] / 2**20:.0f} MiB"
-
-
-def threads(results: Results) -> str:
-    """Return the number of threads of the machine."""
-    return str(results.facts["machine"]["threads"])
-
-
 def moves(results: Results, section: str) -> str:
     """Return the speed of zerocopy by record type, and its ratio to copies and to other methods."""
     rows = []
@@ -32,9 +21,18 @@ def moves(results: Results, section: str) -> str:
         ours, other = case.entries[0], case.fastest("idiom", "library")
         copies = [_times(ours, copied) for copied in _of(case, "reference")]
         rows.append([case.name, _rate(case, ours), *copies])
-        rows[-1].append(f"{_times(ours, other)} {code(other.label)}" if other else "-")
+        rows[-1] += [
+            _times(ours, _numpy(case)),
+            f"{_times(ours, other)} {code(other.label)}" if other else "-",
+        ]
     copies = [f"to the {entry.note.partition(':')[0]}" for entry in _of(cases[0], "reference")]
-    return table(["records", "zerocopy, GB/s", *copies, "to the fastest other"], rows)
+    return table(["records", "zerocopy, GB/s", *copies, "to NumPy", "to the fastest other"], rows)
+
+
+def _numpy(case: Case) -> Entry | None:
+    """Return the fastest entry that is only NumPy."""
+    able = [e for e in case.timed("idiom") if not e.note.startswith("a Numba loop")]
+    return min(able, key=median, default=None)
 
 
 def isas(results: Results) -> str:
@@ -58,17 +56,6 @@ def isas(results: Results) -> str:
                 rows[case.name].append(_times(case.entries[0], copied))
     heads = [f"{isa}, {section.partition('/')[2].replace('-', ' ')}" for isa in runs for section in _MOVES]
     return table(["records", *heads], [*rows.values()])
-
-
-def all_methods(results: Results, section: str) -> str:
-    """Return a row for each method and a column for each record type; then the methods left out."""
-    cases = results.cases[section]
-    notes = {entry.label: entry.note for case in cases for entry in case.entries}
-    rows = [
-        [code(label), note, *(_rate(case, entry_of(case, label)) for case in cases)]
-        for label, note in notes.items()
-    ]
-    return f"{table(['method', 'note', *(case.name for case in cases)], rows)}\n\n{_left_out(cases)}"
 
 
 def fresh(results: Results) -> str:
@@ -105,14 +92,11 @@ def sizes(results: Results) -> str:
 
 
 def start(results: Results) -> str:
-    """Return the times of first calls in a process."""
-    cases = results.cases["layout/start"]
-    rows = [[code(entry.label), time(entry)] for case in cases for entry in case.entries]
-    rows += [[name, f"{value:.0f}"] for case in cases for name, value in case.figures.items()]
-    return table(["", "time"], rows)
+    """Return the times of first calls in a process, in one sentence."""
+    return "; ".join(f"{code(e.label)}: {time(e)}" for c in results.cases["layout/start"] for e in c.entries)
 
 
-def gpu(results: Results) -> str:
+def on_device(results: Results) -> str:
     """Return rates on the device, and the ratio of zerocopy to the copy."""
     cases = results.cases["layout/gpu"]
     labels = labels_of(cases)

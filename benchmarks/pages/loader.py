@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from functools import partial
 
 from benchmarks.formats import format_duration, format_quantity
 from benchmarks.loader.goals import ELSEWHERE, FEWER, PEAK, PER_VALUE
 from benchmarks.loader.turns import TIMES
-from benchmarks.pages.shared import labels_of, size, table, time
+from benchmarks.pages.shared import entry_of, labels_of, size, table, time
 from benchmarks.results import Results
-from benchmarks.suite import Case, Entry, median
+from benchmarks.suite import Case, Entry
 
 
 def contests(results: Results, *sections: str) -> str:
-    """Return the contenders of each case of the sections."""
-    return _contest(case for section in sections for case in results.cases[section])
+    """Return a row for each contender and a column for each case: the multiple of the bound, and the time."""
+    cases = [case for section in sections for case in results.cases[section]]
+    labels = dict.fromkeys(
+        e.label for case in cases for e in sorted(case.timed(), key=partial(_multiple, case))
+    )
+    rows = []
+    for label in labels:
+        entries = [(case, entry_of(case, label)) for case in cases]
+        ours = any(entry and entry.role == "ours" for _, entry in entries)
+        shown = [_cell(case, entry) if entry else "" for case, entry in entries]
+        rows.append([f"**{label}**" if ours else label, *shown])
+    left_out = dict.fromkeys(
+        f"`{e.label}` {e.left_out}" for case in cases for e in case.entries if e.left_out
+    )
+    return table(["", *map(_title, cases)], rows) + "".join(f"\n\n{line}" for line in left_out)
+
+
+def _multiple(case: Case, entry: Entry) -> float:
+    return case.figures.get(TIMES + entry.label, 0.0)
+
+
+def _cell(case: Case, entry: Entry) -> str:
+    multiple = _multiple(case, entry)
+    return f"{format_quantity(multiple, 'x')} ({time(entry)})" if multiple else time(entry)
 
 
 def targets(results: Results) -> str:
@@ -34,11 +56,6 @@ def computes(results: Results) -> str:
     return format_duration(next(v for name, v in case.figures.items() if name.startswith("nanoseconds")))
 
 
-def waiting(results: Results) -> str:
-    """Return the epochs of a consumer that computes."""
-    return _contest(results.cases["loader/waiting"])
-
-
 def copies(results: Results) -> str:
     """Return the share of the bytes of the batches by where they are."""
     kinds = ("in decoded columns", "in a buffer of rows", "in columns of one batch")
@@ -51,15 +68,14 @@ def copies(results: Results) -> str:
 
 
 def memory(results: Results) -> str:
-    """Return the peaks of memory of each mode and number of rows."""
-    rows, cases = [], results.cases["loader/memory"]
-    for case in cases:
-        for name in (name.removeprefix(PEAK) for name in case.figures if name.startswith(PEAK)):
-            kinds = (PEAK, "Arrow's pool, ", "buffers of rows, ")
-            rows.append([f"{case.name}: {name}", *(size(case, kind + name) for kind in kinds)])
+    """Return the peaks of memory of each mode, by the number of rows."""
+    cases = results.cases["loader/memory"]
+    rows = [name.removeprefix(PEAK) for name in cases[0].figures if name.startswith(PEAK)]
+    kinds = {"process": PEAK, "Arrow's pool": "Arrow's pool, ", "buffers": "buffers of rows, "}
+    heads = ["", *(f"{kind}: {count}" for kind in kinds for count in rows)]
+    shown = [[c.name, *(size(c, start + count) for start in kinds.values() for count in rows)] for c in cases]
     remarks = dict.fromkeys(f"{remark}." for case in cases for remark in case.remarks)
-    heads = ["", "peak of the process", "peak of Arrow's pool", "buffers"]
-    return f"{table(heads, rows)}\n\n" + "\n".join(remarks)
+    return f"{table(heads, shown)}\n\n" + "\n".join(remarks)
 
 
 def _title(case: Case) -> str:
@@ -68,25 +84,3 @@ def _title(case: Case) -> str:
     window = case.figures.get("rows of the window")
     facts = [rows, f"`shuffle=True` has windows of {window:,.0f} rows" if window else ""]
     return f"{case.name.removesuffix(FEWER)} ({', '.join(filter(None, facts))})"
-
-
-def _contest(cases: Iterable[Case]) -> str:
-    """Return a row for each contender of each case by its ratio; the bound first."""
-    every, left_out = [], []
-    for case in cases:
-        bound = [entry for entry in case.timed("reference") if TIMES + entry.label not in case.figures]
-        others = [entry for entry in case.timed() if TIMES + entry.label in case.figures]
-        others.sort(key=lambda entry: case.figures[TIMES + entry.label])
-        rows = [_row(case, entry) for entry in (*bound, *others)]
-        every += [[_title(case) * (row is rows[0]), *row] for row in rows]
-        left_out += [f"\n> `{entry.label}` {entry.left_out}\n" for entry in case.entries if entry.left_out]
-    return table(["", "contender", "x", "time of an epoch", "million rows per second"], every) + "".join(
-        left_out
-    )
-
-
-def _row(case: Case, entry: Entry) -> list[str]:
-    times_bound = case.figures.get(TIMES + entry.label)
-    name = f"**{entry.label}**" if entry.role == "ours" else entry.label
-    shown = "1" if times_bound is None else format_quantity(times_bound, "x")
-    return [name, shown, time(entry), f"{case.figures['rows'] / median(entry) * 1e3:.3g}"]

@@ -8,7 +8,7 @@ from statistics import geometric_mean
 
 from benchmarks.formats import format_quantity
 from benchmarks.loader.turns import TIMES
-from benchmarks.pages.shared import busy, code, table, time
+from benchmarks.pages.shared import code, table, time
 from benchmarks.results import Results
 from benchmarks.suite import Case, Entry, median
 
@@ -99,16 +99,13 @@ COMPARISONS = (
 def against(results: Results) -> str:
     """Return the comparisons of one page, one row each."""
     rows = [_row(each, results) for each in COMPARISONS if each.section in results.cases]
-    return table(_HEADS, [row for row in rows if row]) + f"\n\n{_EXPLAINED} {busy(results)}".rstrip()
+    return f"{table(_HEADS, [row for row in rows if row])}\n\n{_SHORT}"
 
 
 def comparisons(pages: Mapping[str, Results]) -> str:
     """Return the comparisons of all pages, by the name of the page."""
     rows = [_row(each, results, f"{page}.md") for page, each, results in _on(pages)]
-    loaded = [page for page, each, results in _on(pages) if busy(results)]
-    text = table(_HEADS, [row for row in rows if row]) + f"\n\n{_EXPLAINED}"
-    links = ", ".join(f"[{page.removesuffix('-benchmarks')}]({page}.md)" for page in dict.fromkeys(loaded))
-    return text + f" Other programs ran during the runs of these pages: {links}." * bool(loaded)
+    return f"{table(_HEADS, [row for row in rows if row])}\n\n{_EXPLAINED}"
 
 
 def costs(pages: Mapping[str, Results]) -> str:
@@ -139,6 +136,7 @@ def losses(pages: Mapping[str, Results]) -> str:
 
 
 _HEADS = ("", "compared with", "rows", "mean", "best", "worst")
+_SHORT = "Ratios of times: below 1x, zerocopy is faster ([all columns](measurements.md))."
 _EXPLAINED = (
     "Times of zerocopy divided by those of the other code: below 1x, zerocopy is faster. *rows* are all rows "
     "of the results that have both times, *mean* is their geometric mean; *best* and *worst* name a row."

@@ -5,6 +5,10 @@ from __future__ import annotations
 from benchmarks.formats import format_quantity
 from benchmarks.pages.shared import code, size, speedup, table, time
 from benchmarks.results import Results
+from benchmarks.suite import median
+
+#: A ratio of times below this counts as no change.
+SAME = 1.05
 
 
 def aligned(results: Results) -> str:
@@ -24,18 +28,22 @@ def aligned(results: Results) -> str:
 
 
 def workloads(results: Results) -> str:
-    """Return the time and the speed of each workload, without and with each mode."""
+    """Return the time and the speed of each workload whose speed changes, then the names of the others."""
     cases = [case for case in results.cases["pool/recycle"] if case.entries]
     heads = ["workload", "without"]
     for entry in cases[0].entries[1:]:
         heads += [code(entry.label), "speed"]
-    rows = []
+    rows, same = [], []
     for case in cases:
         plain, *ours = case.entries
+        if all(1 / SAME < median(plain) / median(entry) < SAME for entry in ours):
+            same.append(case.name)
+            continue
         rows.append([case.name, time(plain)])
         for entry in ours:
             rows[-1] += [time(entry), speedup(entry, plain)]
-    return table(heads, rows)
+    others = f"\n\nWithin {SAME:.2f}x in both modes: {'; '.join(same)}." if same else ""
+    return table(heads, rows) + others
 
 
 def kept(results: Results) -> str:

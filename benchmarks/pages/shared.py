@@ -20,17 +20,24 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def rivals(results: Results, section: str) -> str:
-    """Return the contenders of each case by time, then those left out, with the reason."""
-    every = []
+    """Return a row for each case with the fastest and the slowest other contender, then those left out."""
+    rows = []
     for case in results.cases[section]:
         ours = case.fastest("ours")
-        rows = [
-            [code(entry.label), entry.note, time(entry), "" if entry is ours else ratio(entry, ours)]
-            for entry in sorted(case.timed(), key=median)
-        ]
-        rows += [[code(entry.label), entry.left_out, "", ""] for entry in case.entries if entry.left_out]
-        every += [[f"**{case.name}**" * (row is rows[0]), *row] for row in rows]
-    return table(["", "contender", "note", "time", "to zerocopy"], every)
+        others = sorted(case.timed("documented", "idiom", "library", "narrow"), key=median)
+        if ours and others:
+            slowest = _contender(others[-1]) if len(others) > 1 else ""
+            ratios = [ratio(ours, others[0]), _contender(others[0]), slowest]
+            rows.append([case.name, noted(ours), *ratios])
+    left_out = [
+        f"{code(label)} {why}" for label, why in reasons(results.cases[section]) if why != "is not installed"
+    ]
+    text = table(["", "zerocopy", "to the fastest", "the fastest other", "the slowest other"], rows)
+    return text + (f"\n\nLeft out: {'; '.join(left_out)}." if left_out else "")
+
+
+def _contender(entry: Entry) -> str:
+    return f"{time(entry)} {code(entry.label)}" + (f" ({entry.note})" if entry.note else "")
 
 
 def series(results: Results, section: str) -> str:
@@ -70,7 +77,7 @@ def compared(results: Results, section: str, *columns: str) -> str:
         texts = {label: time(entry) for label, entry in entries.items()}
         texts |= {f":{label}": ratio(entry, first) for label, entry in entries.items()}
         texts["ratio"] = f"{median(last) / median(first):.2f}x"
-        texts["added"] = f"{median(last) - median(first):.0f} ns"
+        texts["added"] = format_duration(median(last) - median(first))
         rows.append([case.name, *(texts.get(c) or size(case, c.partition(" = ")[0]) for c in columns[1:])])
     return table(heads, rows)
 
@@ -88,27 +95,21 @@ def machine(results: Results) -> str:
     return f"{computer['cpu']}, {cores}, {memory}, {system}; {versions}; {facts['started'][:10]}"
 
 
-def build(results: Results) -> str:
-    """Return the build of zerocopy that was measured."""
-    return results.build
-
-
-def busy(results: Results) -> str:
-    """Return a remark if other programs used the processors during the run."""
-    load, cores = results.facts["load_before"], results.facts["machine"]["cores"]
-    if load <= cores:
-        return ""
-    return f"Other programs ran meanwhile (load {load:.1f} on {cores} cores): times are too long."
-
-
 def load(results: Results) -> str:
-    """Return the load of the machine before and after the run."""
-    return "its load was {load_before} before and {load_after} after the run".format(**results.facts)
+    """Return the load of the machine if other programs used its processors during the run."""
+    before, cores = results.facts["load_before"], results.facts["machine"]["cores"]
+    return f"load {before:.1f} on {cores} cores" if before > cores else ""
 
 
 def note(results: Results) -> str:
     """Return the note of the results: sections may be of later runs."""
     return str(results.facts.get("note", ""))
+
+
+def labelled(results: Results, call: str, text: str) -> str:
+    """Return a text about an older call if the results have it in a label, and nothing otherwise."""
+    labels = [entry.label for cases in results.cases.values() for case in cases for entry in case.entries]
+    return text if any(call in label for label in labels) else ""
 
 
 def entry_of(case: Case, label: str) -> Entry | None:

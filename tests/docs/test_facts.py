@@ -119,7 +119,7 @@ def test_costs_of_calls_are_those_of_the_results() -> None:
     )
     measured = "".join(
         (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
-        for name in ("measurements", "functions-benchmarks")
+        for name in ("measurements", "features-benchmarks")
     )
     assert len(rows) == 6
     assert [row for row in rows if f"| {row} |" not in measured] == []
