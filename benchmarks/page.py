@@ -207,7 +207,7 @@ def newest(folder: Path, gpu: bool = False) -> dict[str, Path]:
 
 def newest_of_core(folder: Path) -> Path | None:
     """Return the newest full results of the goals of the compiled core that were measured with it."""
-    found = [
+    core_runs = [
         (results.facts["started"], path)
         for path, results in _kept(folder)
         if results.complete and not results.quick and not results.facts["settings"].get("frameworks")
@@ -215,7 +215,7 @@ def newest_of_core(folder: Path) -> Path | None:
         and not results.isa_narrowed
         and any(case.timed() for case in results.cases.get(CORE, ()))
     ]
-    return max(found)[1] if found else None
+    return max(core_runs)[1] if found else None
 
 
 def write(folder: Path) -> list[Path]:
