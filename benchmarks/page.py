@@ -215,7 +215,7 @@ def newest_of_core(folder: Path) -> Path | None:
         and not results.isa_narrowed
         and any(case.timed() for case in results.cases.get(CORE, ()))
     ]
-    return max(core_runs)[1] if found else None
+    return max(core_runs)[1] if core_runs else None
 
 
 def write(folder: Path) -> list[Path]:
