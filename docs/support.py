@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from zerocopy._frameworks._private import uses
@@ -41,10 +41,10 @@ def with_tables(page: str) -> str:
 
 def _pythons() -> Iterator[list[str]]:
     for python, row in table()["pythons"].items():
-        runs = [name for name, run in table()["runs"].items() if _minor(run["python"]) == python]
+        runs = {run["python"] for run in table()["runs"].values() if _minor(run["python"]) == python}
         year, _, month = row["released"].partition("-")
         until = f"{int(year) + 3}-{month}"
-        yield [python, row["released"], until, ", ".join(runs) or "none", row.get("note", "")]
+        yield [python, row["released"], until, ", ".join(sorted(runs)) or "no", row.get("note", "")]
 
 
 def _frameworks() -> Iterator[list[str]]:
@@ -61,12 +61,12 @@ def _engines() -> Iterator[list[str]]:
 
 
 def _tested(name: str) -> list[str]:
-    """Return the tested versions, with the Pythons, the systems and the names of the runs."""
+    """Return the tested versions, and the Pythons."""
     versions = tested(name)
-    runs = list(dict.fromkeys(run for names in versions.values() for run in names))
-    rows = [table()["runs"][run] for run in runs]
-    pythons = sorted({_minor(row["python"]) for row in rows}, key=lambda each: (_order(each), each))
-    return [", ".join(versions), ", ".join(pythons), _join(row["system"] for row in rows), _join(runs)]
+    runs = {run for names in versions.values() for run in names}
+    pythons = {_minor(table()["runs"][run]["python"]) for run in runs}
+    in_order = sorted(pythons, key=lambda each: (version_numbers(each), each))
+    return [", ".join(versions), ", ".join(in_order)]
 
 
 def _runs() -> Iterator[list[str]]:
@@ -87,17 +87,9 @@ def _private_names() -> Iterator[list[str]]:
         yield [f"`{use.names}`", use.package, use.versions, use.gain, f"`{module}`"]
 
 
-def _join(names: Iterable[str]) -> str:
-    return "; ".join(dict.fromkeys(names))
-
-
 def _minor(python: str) -> str:
     """Return "3.14t" for "3.14.0t": the minor version, with the mark of free-threaded builds."""
     return ".".join(map(str, version_numbers(python)[:2])) + ("t" if python.endswith("t") else "")
-
-
-def _order(python: str) -> tuple[int, ...]:
-    return version_numbers(python)
 
 
 if __name__ == "__main__":
