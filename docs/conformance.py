@@ -27,9 +27,9 @@ MODULES = {"producer": conformance_producers, "consumer": conformance_consumers}
 CHECKS = {"producer": testing.check_producer, "consumer": testing.check_consumer}
 INTRODUCTION = """# Conformance of the frameworks
 
-`zerocopy.testing` checked these producers and consumers; the findings are below the tables.
-[Test your own](testing.md) describes the cases. A cell is **no** if the case has a finding, and - if the case
-does not apply: the object refuses what the case needs, or does not have it.
+`zerocopy.testing` checked these producers and consumers. [Test your own](testing.md) describes the cases.
+A number counts the cases that apply: the object has what the case needs, and does not refuse it.
+`docs/conformance.json` has the result of each case. A row of several wrong values quotes the first one.
 
 The page is generated: `python docs/conformance.py run` in each environment, then
 `python docs/conformance.py > docs/conformance.md`.
@@ -79,50 +79,56 @@ def page(reports: dict[str, Any]) -> str:
     """Return the page."""
     parts = [INTRODUCTION]
     for side, title in (("producer", "Producers"), ("consumer", "Consumers")):
-        parts += [f"## {title}\n", *tables(reports[side])]
-    for side, title in (("producer", "Findings of producers"), ("consumer", "Findings of consumers")):
-        parts.append(f"## {title}\n")
-        parts += ["\n".join(findings(*each)) for each in sorted(reports[side].items()) if each[1]["findings"]]
-    parts += ["## Versions\n", *versions([*reports["producer"].values(), *reports["consumer"].values()])]
-    return "\n".join(parts)
-
-
-def tables(reports: dict[str, Any]) -> list[str]:
-    """Return a table for each protocol: a row for each producer or consumer that has it."""
-    cases = list(dict.fromkeys(case for report in reports.values() for case in report["cases"]))
-    parts = []
-    for protocol in dict.fromkeys(case.partition(".")[0] for case in cases):
-        columns = [case for case in cases if case.partition(".")[0] == protocol]
-        rows = []
-        for name, report in sorted(reports.items()):
-            cells = [cell(report["cases"].get(case, "skipped")) for case in columns]
-            if set(cells) != {"-"}:
-                rows.append(f"| `{name}` | {' | '.join(cells)} |")
-        if rows:
-            head = f"| | {' | '.join(case.partition('.')[2].replace('_', ' ') for case in columns)} |"
-            parts += [f"### {protocol}\n", head, "|---" * (len(columns) + 1) + "|", *rows, ""]
-    return parts
-
-
-def cell(status: str) -> str:
-    return {"passed": "yes", "failed": "**no**"}.get(status, "-")
-
-
-def findings(name: str, report: dict[str, Any]) -> list[str]:
-    """Return a section: a line for each severity and text, with its cases."""
-    cases: dict[tuple[str, str], list[str]] = {}
-    for each in report["findings"]:
-        what = each["what"].replace("`", "'").replace("|", "/")
-        cases.setdefault((each["severity"], what), []).append(f"`{each['case']}`")
-    lines = [f"- {severity}, {', '.join(names)}: `{what}`" for (severity, what), names in cases.items()]
-    return [f"### {name}\n", *lines, ""]
-
-
-def versions(reports: list[dict[str, Any]]) -> list[str]:
-    lines = {
-        f"| {package} | {version} |" for report in reports for package, version in report["versions"].items()
+        parts += [f"## {title}\n", *table(reports[side]), f"### Findings in {title.lower()}\n"]
+        parts += findings(side, reports[side])
+    tested = {
+        f"{package} {version}"
+        for side in reports.values()
+        for report in side.values()
+        for package, version in report["versions"].items()
     }
-    return ["| package | version |", "|---|---|", *sorted(lines), ""]
+    return "\n".join([*parts, "## Versions\n", f"{', '.join(sorted(tested, key=str.lower))}.\n"])
+
+
+def table(reports: dict[str, Any]) -> list[str]:
+    """Return a row for each protocol: the objects that pass its cases, with their number, and the others."""
+    names: dict[str, dict[bool, list[str]]] = {}
+    for name, report in sorted(reports.items()):
+        protocols: dict[str, list[str]] = {}
+        for case, status in report["cases"].items():
+            if status != "skipped":
+                protocols.setdefault(case.partition(".")[0], []).append(status)
+        for protocol, statuses in protocols.items():
+            passed = statuses.count("passed")
+            count = f"{passed}" if passed == len(statuses) else f"{passed} of {len(statuses)}"
+            both = names.setdefault(protocol, {True: [], False: []})
+            both[passed == len(statuses)].append(f"`{name}` {count}")
+    rows = [
+        f"| {protocol} | {', '.join(both[True])} | {', '.join(both[False])} |"
+        for protocol, both in sorted(names.items())
+    ]
+    return ["| protocol | passed all cases | passed some |", "|---|---|---|", *rows, ""]
+
+
+def findings(side: str, reports: dict[str, Any]) -> list[str]:
+    """Return a row for each severity and text, with its objects and cases; wrong results are one text."""
+    cases: dict[tuple[str, str], dict[str, None]] = {}
+    names: dict[tuple[str, str], dict[str, None]] = {}
+    texts: dict[tuple[str, str], str] = {}
+    for name, report in sorted(reports.items()):
+        for each in report["findings"]:
+            what = each["what"].replace("`", "'").replace("|", "/")
+            what = re.sub(r"\[+([^,\]]*, [^,\]]*), [^()]*?(?=\)|$)", r"[\1, ...]", what)  # long values
+            kind = f"{name} {each['case'].partition('.')[0]}" if what.startswith("it returns (") else what
+            key = each["severity"], kind
+            texts.setdefault(key, what)
+            names.setdefault(key, {})[f"`{name}`"] = None
+            cases.setdefault(key, {})[f"`{each['case']}`"] = None
+    rows = [
+        f"| {', '.join(names[key])} | {key[0]} | {', '.join(cases[key])} | `{what}` |"
+        for key, what in texts.items()
+    ]
+    return [f"| {side} | severity | cases | observed |", "|---|---|---|---|", *rows, ""]
 
 
 if __name__ == "__main__":

@@ -18,6 +18,15 @@ def test_the_page_is_that_of_the_results() -> None:
     assert SCRIPT["page"](RESULTS) == (ROOT / "docs" / "conformance.md").read_text("utf-8")
 
 
+def test_each_finding_has_a_row() -> None:
+    rows = [line for line in SCRIPT["page"](RESULTS).splitlines() if line.startswith("| `")]
+    for reports in RESULTS.values():
+        for name, report in reports.items():
+            for each in report["findings"]:
+                words = (f"`{name}`", f" {each['severity']} ", f"`{each['case']}`")
+                assert any(all(word in row for word in words) for row in rows), words
+
+
 @pytest.mark.parametrize("side", ["producer", "consumer"])
 def test_the_results_have_functions_and_cases_that_exist(side: str) -> None:
     functions = set(SCRIPT["makers"](SCRIPT["MODULES"][side]))
