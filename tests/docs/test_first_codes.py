@@ -22,6 +22,9 @@ FIXES = dict(re.findall(r"^\| `([a-z-]+)` \|.*\| (.*?) \|$", SECTION, re.MULTILI
 
 #: An object, the target and the options that give the code.
 EXAMPLES: dict[str, tuple[Callable[[], Any], str, dict[str, Any]]] = {
+    "misaligned": (lambda: torch.zeros(65).numpy()[1:], "jax", {}),
+    "not-contiguous": (lambda: torch.zeros(64).numpy()[::2], "jax", {}),
+    "negative-strides": (lambda: np.arange(4.0)[::-1], "torch", {}),
     "byte-order": (lambda: np.zeros(2, ">f4"), "torch", {}),
     "interleaved": (lambda: np.zeros(3, [("a", "f4"), ("b", "f4")]), "torch", {}),
     "chunks": (lambda: pa.table({"x": pa.chunked_array([[1.0], [2.0]])}), "torch", {}),
@@ -45,11 +48,13 @@ EXAMPLES: dict[str, tuple[Callable[[], Any], str, dict[str, Any]]] = {
     "python-objects in a column": (lambda: {"x": np.array([1, 2], object)}, "torch", {}),
     "requires-grad": (lambda: torch.ones(3, requires_grad=True), "numpy", {}),
     "masked": (lambda: np.ma.masked_array([1.0, 2.0], [True, False]), "torch", {}),
+    "lossy-cast": (lambda: np.array([1.5]), "torch", {"dtype": "int32"}),
     "missing-dtype": (lambda: np.zeros(2, "longdouble"), "torch", {}),
     "unread": (lambda: pl.LazyFrame({"a": [1.0]}), "torch", {}),
 }
 #: Fixes for another object than that of the example.
 OTHERS = {
+    ("misaligned", 'zc.install_pool(host="aligned")'),
     ("chunks", "x.rechunk()"),
     ("nulls", 'nulls="nan"'),
     ("packed-bits of bytes", 'x["flag"].cast(pyarrow.bool8())'),

@@ -132,7 +132,7 @@ def test_stream_does_not_know_what_it_shares() -> None:
     assert zc.explain(reader, "numpy").shares_memory is None
 
 
-@pytest.mark.hazard("producers#stream-of-one-array-of-views")
+@pytest.mark.hazard("other-frameworks#stream-of-one-array-of-views")
 def test_stream_of_one_chunk_of_views_does_not_crash_nanoarrow(run_python) -> None:
     pytest.importorskip("nanoarrow")
     process = run_python(
