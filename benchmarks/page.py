@@ -124,7 +124,7 @@ def busy(runs: list[Run]) -> str:
     """Return the runs during which other programs used the processors."""
     loads = {run.measured: shared.load(run.results) for run in runs}
     named = [f"`{suite}` ({load})" for suite, load in loads.items() if load]
-    return f"Other programs ran during {' and '.join(named)}: times are too long." if named else ""
+    return f"Other programs ran during {', '.join(named)}: times are too long." if named else ""
 
 
 def _of_suite(results: Results, suite: str) -> Results:

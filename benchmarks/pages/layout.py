@@ -15,47 +15,44 @@ _MOVES = ("layout/to-columns", "layout/to-rows")
 
 def moves(results: Results, section: str) -> str:
     """Return the speed of zerocopy by record type, and its ratio to copies and to other methods."""
-    rows = []
     cases = results.cases[section]
+    narrowed = {isa: {c.name: c for c in run.cases[section]} for isa, run in _narrowed(results).items()}
+    rows = []
     for case in cases:
         ours, other = case.entries[0], case.fastest("idiom", "library")
         copies = [_times(ours, copied) for copied in _of(case, "reference")]
+        copies[1:1] = [
+            _times(run[case.name].entries[0], _of(run[case.name], "reference")[0])
+            for run in narrowed.values()
+        ]
         rows.append([case.name, _rate(case, ours), *copies])
         rows[-1] += [
             _times(ours, _numpy(case)),
             f"{_times(ours, other)} {code(other.label)}" if other else "-",
         ]
-    copies = [f"to the {entry.note.partition(':')[0]}" for entry in _of(cases[0], "reference")]
-    return table(["records", "zerocopy, GB/s", *copies, "to NumPy", "to the fastest other"], rows)
+    heads = [f"to the {entry.note.partition(':')[0]}" for entry in _of(cases[0], "reference")]
+    heads[1:1] = [f"the same, {isa}" for isa in narrowed]
+    return table(["records", "zerocopy, GB/s", *heads, "to NumPy", "to the fastest other"], rows)
 
 
-def _numpy(case: Case) -> Entry | None:
-    """Return the fastest entry that is only NumPy."""
-    able = [e for e in case.timed("idiom") if not e.note.startswith("a Numba loop")]
-    return min(able, key=median, default=None)
-
-
-def isas(results: Results) -> str:
-    """Return the ratio to an ordinary copy with each instruction set that was measured on this processor."""
+def _narrowed(results: Results) -> dict[str, Results]:
+    """Return the newest run on this processor with each other instruction set."""
     runs: dict[str, Results] = {}
     for path in sorted(_RESULTS.glob("layout-*.json")):
         try:
             run = storage.read(path)
         except ValueError:
             continue  # another kind of results
-        same = run.facts["machine"]["cpu"] == results.facts["machine"]["cpu"]
+        same = run.facts["machine"]["cpu"] == results.facts["machine"]["cpu"] and run.isa != results.isa
         if same and run.isa and run.complete and not run.quick and {*_MOVES} <= {*run.cases}:
             runs[run.isa] = max(run, runs.get(run.isa, run), key=lambda each: each.facts["started"])
-    if not runs:
-        return "They have not been measured on this processor."
-    rows = {case.name: [case.name] for case in results.cases[_MOVES[0]]}
-    for run in runs.values():
-        for section in _MOVES:
-            for case in run.cases[section]:
-                copied = next(iter(_of(case, "reference")))
-                rows[case.name].append(_times(case.entries[0], copied))
-    heads = [f"{isa}, {section.partition('/')[2].replace('-', ' ')}" for isa in runs for section in _MOVES]
-    return table(["records", *heads], [*rows.values()])
+    return runs
+
+
+def _numpy(case: Case) -> Entry | None:
+    """Return the fastest entry that is only NumPy."""
+    able = [e for e in case.timed("idiom") if not e.note.startswith("a Numba loop")]
+    return min(able, key=median, default=None)
 
 
 def fresh(results: Results) -> str:

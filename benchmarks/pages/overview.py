@@ -136,7 +136,10 @@ def losses(pages: Mapping[str, Results]) -> str:
 
 
 _HEADS = ("", "compared with", "rows", "mean", "best", "worst")
-_SHORT = "Ratios of times: below 1x, zerocopy is faster ([all columns](measurements.md))."
+_SHORT = (
+    "Ratios of times: below 1x, zerocopy is faster. [Benchmarks](measurements.md) explain the columns and "
+    "the method."
+)
 _EXPLAINED = (
     "Times of zerocopy divided by those of the other code: below 1x, zerocopy is faster. *rows* are all rows "
     "of the results that have both times, *mean* is their geometric mean; *best* and *worst* name a row."
