@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.pasting import pasted
 from helpers.table_cases import TENSORS, pa
 
 import zerocopy as zc
@@ -181,3 +182,18 @@ def test_explain_warns_of_nan_only_where_it_stays(to: str, nulls: object) -> Non
     result = zc.convert(frame, to=to, nulls=nulls)["x"]
     if nulls != "mask":
         assert np.isnan(np.asarray(result)).any() == (nulls in (None, "nan"))
+
+
+@pytest.mark.parametrize("value", [2**30 + 1, 2**53 + 1])
+def test_an_error_names_no_type_that_only_one_of_its_fixes_has(value: int) -> None:
+    """The fix ``dtype="float32"`` did not hold the value, and the error gave that as a reason."""
+    table = pa.table({"a": [value, None]})
+    with pytest.raises(zc.LossyConversionError) as caught:
+        zc.convert(table, "torch")
+    assert caught.value.why == "column 'a' has 1 null in 2 rows"
+    assert "float32" not in str(caught.value)
+    assert 'zc.convert(x, "torch", nulls="mask")' in caught.value.calls
+    for code in caught.value.calls:
+        result = pasted(code, {"x": table, "zc": zc})["a"]
+        kept = result.values if isinstance(result, zc.Masked) else result
+        assert int(kept[0]) == value

@@ -77,6 +77,10 @@ def resolve_fixes(plan: Plan, call: Call, resolved: Callable[[Reason], Reason] |
     return replace(plan, reasons=tuple(map(resolved, plan.reasons)), leaves=leaves)
 
 
+def _includes(options: dict[str, object], others: dict[str, object]) -> bool:
+    return all(same(options.get(name), value) for name, value in others.items())
+
+
 #: A matrix whose columns are each in one block of memory.
 _BY_COLUMN = Fix("numpy.asfortranarray({x})", "makes each column contiguous", action="by-column")
 
@@ -126,6 +130,7 @@ class _Composer:
         kept: dict[str, Candidate] = {}
         uncertain: list[Candidate] = []
         unchanged: list[Candidate] = []  # fixes of trials that the same refusal stopped
+        enough: list[dict[str, object]] = []  # options that remove all obstacles, without a loss of columns
         for each in candidates:
             if self._failed(each):
                 continue
@@ -134,6 +139,8 @@ class _Composer:
                 refused, each = refusal_of_sample(self.obj, each), replace(each, complete=True)
             if refused is None:
                 kept[each.code] = each
+                if each.options and each.to == self.to and "columns" not in each.options:
+                    enough.append(each.options)
                 continue
             uncertain.append(each)
             trial, refusal = refused
@@ -152,11 +159,13 @@ class _Composer:
             statements = [other for other in further if other.has_statement] if changes else []
             expressions = [other for other in further if other.options is None and not other.has_statement]
             for other in planned or statements[:1] or expressions[:1]:
+                if any(_includes(other.options or {}, options) for options in enough):
+                    continue
                 later.append("" if each.sample else refusal.why)  # the object itself lacks this obstacle
                 effect = self._effects(each, other)
                 other = other.after(each) if each.sample else other
                 kept[other.code] = replace(other, effect=effect, complete=True)
-        if isinstance(self.description, Source):
+        if enough or isinstance(self.description, Source):
             later.clear()  # for one array, a fix that is not planned, such as a global setting, may suffice
         if later:  # an expression of a column removes only an obstacle of this error
             of_column = [each for each in kept.values() if each.options is None and not each.complete]
