@@ -16,9 +16,9 @@ from zerocopy import registry
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-INDEX, QUICKSTART, CHEATSHEET, SEMANTICS, FAQ = (
+QUICKSTART, SEMANTICS, SOURCES, FAQ = (
     (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    for page in ("index", "quickstart", "cheatsheet", "semantics", "faq")
+    for page in ("quickstart", "semantics", "sources-and-results", "faq")
 )
 
 
@@ -73,12 +73,12 @@ def test_urls_have_one_source_and_are_left_out_without_it() -> None:
     assert isinstance(PROJECT["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"], str)
 
 
-def test_semantics_page_has_the_signature_and_the_names_of_targets() -> None:
+def test_pages_have_the_signature_and_the_names_of_targets() -> None:
     with_signature = runpy.run_path(str(ROOT / "docs" / "signatures.py"))["with_signature"]
     assert with_signature(SEMANTICS) == SEMANTICS, "run python docs/signatures.py"
     assert "`layout` and the options after it apply to tables" in SEMANTICS
     for name in registry.frameworks():
-        assert f'`"{name}"`' in SEMANTICS
+        assert f'`"{name}"`' in SOURCES
 
 
 def test_every_public_error_is_a_name_of_its_module() -> None:

@@ -248,7 +248,7 @@ PHRASES = {
     "sparse matrix to torch": "sparse",
     "nested lists different lengths": "ragged",
     "xarray to torch": "labelled",
-    "dict of arrays": "containers",
+    "dict of arrays": "sources-and-results",
     "error message meaning": "errors",
     "catch exceptions": "errors",
     "untrusted input": "security",
