@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,10 +21,15 @@ from helpers.tiers import runs_all
 from helpers.toy_consumers import TABLE_FAULTS, TENSOR_FAULTS, from_arrow, from_dlpack
 
 from zerocopy.errors import OptionError
-from zerocopy.testing import check_consumer, consumer
+from zerocopy.testing import check_consumer, child, consumer
 
 if not hasattr(os, "fork"):
     pytest.skip("a function of a test is checked in a fork", allow_module_level=True)
+
+
+def no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the fork wait for no release."""
+    monkeypatch.setattr(consumer, "time", SimpleNamespace(sleep=lambda seconds: None))
 
 
 def severities(report: Any) -> dict[str, str]:
@@ -46,12 +55,61 @@ def test_a_clean_consumer_passes(consume: Any, protocols: list[str]) -> None:
 
 @pytest.mark.parametrize("fault", [*TENSOR_FAULTS, *TABLE_FAULTS])
 def test_planted_faults_are_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumer.time, "sleep", lambda seconds: None)  # the fork waits for no release
+    no_sleep(monkeypatch)
     case, severity = TABLE_FAULTS.get(fault) or TENSOR_FAULTS[fault]
     case = case if fault in TABLE_FAULTS else f"dlpack.consume-{case}"
     consume = partial(from_arrow if fault in TABLE_FAULTS else from_dlpack, fault=fault)
     report = check_consumer(consume, [case.partition(".")[0]])
     assert severities(report)[case] == severity, report
+
+
+def hang() -> None:
+    faulthandler.cancel_dump_traceback_later()
+    signal.signal(signal.SIGABRT, signal.SIG_IGN)
+    signal.pause()
+
+
+def raise_interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def read_in_a_thread(action: Callable[[], Any]) -> None:
+    thread = threading.Thread(target=action)
+    thread.start()
+    thread.join()
+
+
+KEPT: list[Any] = []
+#: Consumers that read right, and do this first with a producer on device 99: the finding, if there is one.
+ATTACKS: dict[str, tuple[Callable[[Any], Any], str, str]] = {
+    "keeps the capsule": (lambda x: KEPT.append(x.__dlpack__(max_version=(1, 0))), "leak", "1 structs, 0"),
+    "forks": (lambda x: os.fork(), "crash", "it forks, and returns in the new process too"),
+    "exits": (lambda x: os._exit(0), "crash", "the process ended with status 0"),
+    "raises": (lambda x: raise_interrupt(), "crash", "KeyboardInterrupt"),
+    "hangs": (lambda x: hang(), "crash", "it did not end within 2 s"),
+    "stops": (lambda x: os.kill(os.getpid(), signal.SIGSTOP), "crash", "ended with signal 19"),
+    "closes all": (lambda x: os.closerange(0, 1000), "", ""),
+    "closes the output": (lambda x: (sys.stdout.close(), os.close(1)), "", ""),
+    "prints": (lambda x: [os.write(each, b"File x\n" * (4 << 20)) for each in (1, 2)], "", ""),
+    "reads in a thread": (lambda x: read_in_a_thread(lambda: x.__dlpack__(max_version=(1, 0))), "", ""),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_attacks_are_findings_and_the_check_ends(attack: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    no_sleep(monkeypatch)
+    monkeypatch.setattr(child, "_GRACE", 0.5)
+    act, severity, text = ATTACKS[attack]
+
+    def consume(producer: Any) -> Any:
+        if producer.__dlpack_device__()[0] == 99:
+            act(producer)
+            raise BufferError("another device")
+        return np.from_dlpack(producer)
+
+    report = check_consumer(consume, ["dlpack"], timeout=2)
+    found = {each.case: (each.severity, text in each.what) for each in report.findings}
+    assert found == ({"dlpack.consume-unknown-device": (severity, True)} if severity else {}), report
 
 
 def test_a_consumer_of_another_protocol_is_not_checked() -> None:

@@ -244,6 +244,12 @@ def test_a_severity_is_that_of_what_happened() -> None:
                 raise TypeError("no")
             return self.x.__dlpack__(copy=copy, **options)
 
+    class OwnDevice(Producer):
+        def __dlpack__(self, *, dl_device: Any = None, **options: Any) -> Any:
+            if dl_device is not None:
+                raise BufferError("only other devices")
+            return self.x.__dlpack__(**options)
+
     class Used(Producer):
         def __dlpack__(self, **options: Any) -> Any:
             capsule = self.x.__dlpack__(**options)
@@ -251,13 +257,28 @@ def test_a_severity_is_that_of_what_happened() -> None:
             return capsule
 
     severities = {}
-    for make in (NoDevice, Refuses, Used):
+    for make in (NoDevice, Refuses, OwnDevice, Used):
         for finding in check_producer(make).findings:
             severities[make.__name__, finding.case] = finding.severity
     assert severities["NoDevice", "dlpack.device"] == "wrong value"
     assert severities["Refuses", "dlpack.copy"] == "wrong error class"
+    assert severities["OwnDevice", "dlpack.dl_device"] == "flag ignored"
     used = {severity for (name, _), severity in severities.items() if name == "Used"}
     assert used == {"wrong value"}
+
+
+def test_a_malformed_export_is_not_a_use_after_free() -> None:
+    class Single:
+        def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
+            return Capsules().column().__arrow_c_array__()[1]
+
+    class Unnamed(type):
+        @property
+        def __dlpack_c_exchange_api__(cls) -> Any:
+            return np.ones(3).__dlpack__()
+
+    for make in (Single, Unnamed("Table", (), {"__dlpack_c_exchange_api__": None})):
+        assert {each.severity for each in check_producer(make).findings} == {"wrong value"}
 
 
 def test_a_report_shortens_what_happened_and_not_addresses() -> None:

@@ -74,3 +74,8 @@ def cases_of(side: str) -> list[Case]:
 def check(condition: object, text: str, *severity: str) -> None:
     if not condition:
         raise Violation(text, *severity)
+
+
+def require(condition: object, text: str) -> None:
+    """Refuse a malformed capsule or struct, whatever the case looks for."""
+    check(condition, text, "wrong value")

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
@@ -35,6 +36,8 @@ run_here(**request)
 #: glibc fills memory that is freed, and Python uses its heap, so that reads of freed memory are found.
 _CHECKED_HEAP = {"MALLOC_PERTURB_": "170", "PYTHONMALLOC": "malloc"}
 _IMPORTS = 300  #: more seconds for the imports of a target
+_GRACE = 5  #: seconds in which an aborted process writes where it is
+_MOST_TEXT = 1 << 24  #: bytes of standard error that are kept
 
 
 class TargetError(Exception):
@@ -57,21 +60,21 @@ def run_cases(targets: Targets, side: str, ids: list[str], timeout: float) -> tu
     versions: dict[str, str] = {}
     pending = ids
     while pending:
-        lines, status, errors = _in_child(targets, side, pending, timeout)
+        lines, ended, errors = _in_child(targets, side, pending, timeout)
         for line in lines:
             if "error" in line:
                 raise TargetError(line["error"])
             versions.update(line.get("versions", {}))
-            if "id" in line:
+            if "id" in line and outcomes.get(line["id"], {}).get("status") != "failed":  # by a fork of it
                 outcomes[line["id"]] = line
         if not lines:
-            raise TargetError(_crash_text(status, errors, timeout + _IMPORTS))
+            raise TargetError(_crash_text(ended, errors, timeout + _IMPORTS))
         done, pending = pending, [each for each in pending if each not in outcomes]
-        if not pending and status == 0:
+        if not pending and ended == 0:
             break
         case = pending[0] if pending else done[-1]
         before = done[: done.index(case)]
-        text = _crash_text(status, errors, timeout) + (f"; after {', '.join(before)}" if before else "")
+        text = _crash_text(ended, errors, timeout) + (f"; after {', '.join(before)}" if before else "")
         crashes[case] = {"status": "failed", "severity": "crash", "text": text}
         if not before:  # a case that follows others runs again, in a process of its own
             outcomes[case] = crashes[case]
@@ -80,69 +83,90 @@ def run_cases(targets: Targets, side: str, ids: list[str], timeout: float) -> tu
     return outcomes | passed, versions
 
 
-def _in_child(targets: Targets, side: str, ids: list[str], timeout: float) -> tuple[list[Any], int, str]:
-    """Run cases in one child; return the lines that it wrote, its status and its standard error."""
+def _in_child(targets: Targets, side: str, ids: list[str], timeout: float) -> tuple[list[Any], Any, str]:
+    """Run cases in one child; return the lines that it wrote, how it ended, and its standard error."""
     with tempfile.TemporaryDirectory(prefix="zerocopy-check-") as folder:
         out, errors = Path(folder, "out"), Path(folder, "errors")
         out.touch()
-        request = {"side": side, "ids": ids, "timeout": timeout, "out": str(out)}
-        with errors.open("wb") as stream:
+        request = {"side": side, "ids": ids, "out": str(out)}
+        with errors.open("ab") as stream:
             if all(isinstance(each, str) for each in targets):
                 text = json.dumps({**request, "targets": targets, "path": sys.path})
                 command, heap = [sys.executable, "-c", _PROGRAM, text], {**os.environ, **_CHECKED_HEAP}
-                options: dict[str, Any] = {"stdin": -3, "stdout": stream, "stderr": stream, "env": heap}
+                options: dict[str, Any] = {"stdin": -3, "stdout": -3, "stderr": stream, "env": heap}
                 process = subprocess.Popen(command, **options, start_new_session=True)
-                status = _wait(process.pid) if hasattr(os, "killpg") else process.wait()
-                process.returncode = status
+                has_groups = hasattr(os, "killpg")
+                ended = _wait(process.pid, out, errors, timeout) if has_groups else process.wait()
+                process.returncode = 0
             elif child := os.fork():
-                status = _wait(child)
+                ended = _wait(child, out, errors, timeout)
             else:
                 try:
                     os.setsid()
-                    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-                    os.dup2(stream.fileno(), 2)
+                    null = os.open(os.devnull, os.O_RDWR)
+                    for copy, number in ((null, 0), (null, 1), (stream.fileno(), 2)):
+                        os.dup2(copy, number)
                     run_here(targets, **request)  # type: ignore[arg-type]
                     os._exit(0)
                 finally:
                     os._exit(70)
-        lines = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
-        return lines, status, errors.read_text("utf-8", errors="replace")
+        lines = [json.loads(line) for line in out.read_text("utf-8").split("\n")[:-1]]
+        return lines, ended, errors.read_text("utf-8", errors="replace")
 
 
-def _wait(child: int) -> int:
-    """Return the status of a child that leads a session, and kill all processes of the session."""
+def _wait(child: int, out: Path, errors: Path, timeout: float) -> int | None:
+    """Return the status of a child, or None if it wrote no line for too long, and kill its session.
+
+    The time is measured here, because the child's target can stop timers of its own process.
+    """
+    written, end, is_late = 0, time.monotonic() + timeout + _IMPORTS, False
     try:
-        _, status = os.waitpid(child, os.WUNTRACED)
+        while not (ended := os.waitpid(child, os.WNOHANG | os.WUNTRACED))[0]:
+            if out.stat().st_size > written:
+                written, end = out.stat().st_size, time.monotonic() + timeout
+            elif time.monotonic() > end:
+                os.kill(child, signal.SIGKILL if is_late else signal.SIGABRT)
+                end, is_late = time.monotonic() + _GRACE, True
+            if errors.stat().st_size > _MOST_TEXT:
+                os.truncate(errors, 0)
+            time.sleep(0.01)
     finally:
         with suppress(OSError):  # it has no other process
             os.killpg(child, signal.SIGKILL)
-    if os.WIFSTOPPED(status):  # by itself; it would never end
+    if os.WIFSTOPPED(ended[1]):  # by itself; it would never end
         os.waitpid(child, 0)
-        return -os.WSTOPSIG(status)
-    return os.waitstatus_to_exitcode(status)
+        return None if is_late else -os.WSTOPSIG(ended[1])
+    return None if is_late else os.waitstatus_to_exitcode(ended[1])
 
 
-def run_here(targets: Targets, side: str, ids: list[str], timeout: float, out: str) -> None:
+def run_here(targets: Targets, side: str, ids: list[str], out: str) -> None:
     """Run cases in this process, a child; write a line of JSON for each outcome."""
     faulthandler.disable()  # an enabled one would not replace the handlers that a library installed since
     faulthandler.enable(2, all_threads=False)
     cases_of(side)
     gc.freeze()  # collections look at the objects of cases alone
-    with open(out, "a", encoding="utf-8", buffering=1) as file:
-        faulthandler.dump_traceback_later(timeout + _IMPORTS, exit=True, file=2)
-        try:
-            target, *read = [resolve(each) if isinstance(each, str) else each for each in targets]
-            function: Any = (lambda producer: read[0](target(producer))) if read else target
-            made = function() if side == "producer" else target
-        except BaseException as error:  # noqa: BLE001 - the parent raises it; SystemExit has a text too
-            file.write(json.dumps({"error": f"{type(error).__name__}: {error}"}) + "\n")
-            return
-        file.write(json.dumps({"versions": _versions(made)}) + "\n")
-        del made
-        for name in ids:
-            faulthandler.dump_traceback_later(timeout, exit=True, file=2)
-            file.write(json.dumps({"id": name, **_outcome(name, function)}) + "\n")
-        faulthandler.cancel_dump_traceback_later()
+    pid = os.getpid()
+
+    def write(**line: Any) -> None:
+        if is_fork := os.getpid() != pid:
+            text = "it forks, and returns in the new process too"
+            line = {"id": line.get("id", ids[0]), "status": "failed", "severity": "crash", "text": text}
+        with open(out, "a", encoding="utf-8") as file:  # the target may close descriptors
+            file.write(json.dumps(line) + "\n")
+        if is_fork:
+            os._exit(0)
+
+    try:
+        target, *read = [resolve(each) if isinstance(each, str) else each for each in targets]
+        function: Any = (lambda producer: read[0](target(producer))) if read else target
+        made = function() if side == "producer" else target
+    except BaseException as error:  # noqa: BLE001 - the parent raises it; SystemExit has a text too
+        write(error=f"{type(error).__name__}: {error}")
+        return
+    write(versions=_versions(made))
+    del made
+    for name in ids:
+        write(id=name, **_outcome(name, function))
 
 
 def _outcome(name: str, target: Any) -> Outcome:
@@ -169,12 +193,13 @@ def _versions(made: Any) -> dict[str, str]:
     return {"python": sys.version.split()[0]} | {name: str(v) for name, v in versions.items() if v}
 
 
-def _crash_text(status: int, errors: str, timeout: float) -> str:
+def _crash_text(status: int | None, errors: str, timeout: float) -> str:
     """Return how a process ended, with the lines of faulthandler that say where."""
     lines = [line.strip() for line in errors.splitlines()]
+    last = map(str.strip, errors.rpartition("Fatal Python error")[2].splitlines())
+    shown = [line for line in last if line.startswith("File ")][:2]
+    if status is None:
+        return "; ".join([f"it did not end within {timeout:g} s", *shown])
     ended = f"the process ended with {'signal' if status < 0 else 'status'} {abs(status)}"
-    if any(line.startswith("Timeout (") for line in lines):
-        ended = f"it did not end within {timeout:g} s"
-    shown = [line for line in lines if line.startswith(("Fatal Python error", "free()", "double"))]
-    shown += [line for line in lines if line.startswith("File ")][:2]
-    return "; ".join([ended, *shown])
+    fatal = [line for line in lines if line.startswith(("Fatal Python error", "free()", "double"))]
+    return "; ".join([ended, *fatal, *shown])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy.protocols.dlpack import DLManagedTensor, DLManagedTensorVersioned
-from zerocopy.testing.cases import Skip, Violation, case, check
+from zerocopy.testing.cases import Skip, Violation, case, check, require
 from zerocopy.testing.memory import (
     Callback,
     address_of,
@@ -37,33 +37,32 @@ LATEST = (1, 2)
 #: Letters of NumPy's types by DLPack's codes: int, uint, float, opaque, bfloat, complex, bool.
 KINDS = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
 READ_ONLY, IS_COPIED = 1, 2
-WRONG = "wrong value"  # of a capsule, whatever the case looks for
 
 
 class Tensor:
     """The description of an unconsumed capsule."""
 
     def __init__(self, capsule: Any) -> None:
-        check(type(capsule).__name__ == "PyCapsule", f"__dlpack__ returns {type(capsule).__name__}", WRONG)
+        require(type(capsule).__name__ == "PyCapsule", f"__dlpack__ returns {type(capsule).__name__}")
         self.capsule: Any = capsule
         self.name = get_name(capsule)
-        check(self.name in USED, f"the capsule is named {self.name!r}", WRONG)
+        require(self.name in USED, f"the capsule is named {self.name!r}")
         self.versioned = self.name == b"dltensor_versioned"
         struct = DLManagedTensorVersioned if self.versioned else DLManagedTensor
         self.address = get_pointer(capsule, self.name)
         self.managed: Any = struct.from_address(self.address)
         self.version = (self.managed.major, self.managed.minor) if self.versioned else (0, 0)
-        check(not self.versioned or self.version[0], f"a struct with a version has {self.version}", WRONG)
+        require(not self.versioned or self.version[0], f"a struct with a version has {self.version}")
         later = f"the struct has version {self.version}, which was not asked for"
         check(self.version[0] <= LATEST[0], later, "version not negotiated")
         self.flags = self.managed.flags if self.versioned else 0
         tensor = self.managed.dl_tensor
         self.device = (tensor.device_type, tensor.device_id)
         self.dtype = (tensor.code, tensor.bits, tensor.lanes)
-        check(0 <= tensor.ndim <= 64, f"ndim is {tensor.ndim}", WRONG)
-        check(tensor.shape or not tensor.ndim, "the shape is NULL", WRONG)
+        require(0 <= tensor.ndim <= 64, f"ndim is {tensor.ndim}")
+        require(tensor.shape or not tensor.ndim, "the shape is NULL")
         self.shape = tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ()
-        check(min(self.shape, default=0) >= 0, f"the shape is {self.shape}", WRONG)
+        require(min(self.shape, default=0) >= 0, f"the shape is {self.shape}")
         self.has_strides = bool(tensor.strides)
         self.strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides and tensor.ndim else None
         self.data = (tensor.data or 0) + tensor.byte_offset
@@ -80,7 +79,7 @@ class Tensor:
         if (kind == "f" and self.itemsize not in (2, 4, 8)) or self.itemsize not in (1, 2, 4, 8, 16):
             typestr = f"|V{self.itemsize}"
         strides = None if self.strides is None else tuple(step * self.itemsize for step in self.strides)
-        check(self.data or 0 in self.shape, "the data pointer is NULL")
+        require(self.data or 0 in self.shape, "the data pointer is NULL")
         return read(self.data, self.shape, strides, typestr)
 
     def consume(self) -> Any:
@@ -244,8 +243,13 @@ def dlpack_dl_device(make: Any) -> None:
     """The capsule is on the device that was asked for, or the device is refused."""
     x = made(make, "dlpack")
     own = next(tensors(x)).device
-    check(Tensor(export(x, dl_device=own)).device == own, "its own device returns another")
-    other = partial(x.__dlpack__, dl_device=(2, 99))
+    export(
+        x, dl_device=None, max_version=LATEST
+    )  # the case dlpack.keywords reports that it lacks the keyword
+    same_device = partial(x.__dlpack__, dl_device=own, max_version=LATEST)
+    check(not refused(same_device, BufferError), f"it refuses dl_device={own}, which is its own")
+    check(Tensor(same_device()).device == own, "its own device returns another")
+    other = partial(x.__dlpack__, dl_device=(2, 99), max_version=LATEST)
     if not refused(other, BufferError, ValueError):
         device = Tensor(other()).device
         check(device == (2, 99), f"dl_device=(2, 99) returns memory on {device}")

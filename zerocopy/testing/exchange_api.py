@@ -6,7 +6,7 @@ import ctypes
 from typing import Any
 
 from zerocopy.protocols.dlpack import DLManagedTensorVersioned, DLTensor
-from zerocopy.testing.cases import Skip, case, check
+from zerocopy.testing.cases import Skip, case, check, require
 from zerocopy.testing.dlpack import LATEST, Tensor, export
 from zerocopy.testing.memory import Callback, as_numpy, check_leak, get_name, get_pointer, made, refill, same
 
@@ -33,7 +33,7 @@ class Table(ctypes.Structure):
 def table(x: Any) -> Table:
     capsule = type(x).__dlpack_c_exchange_api__
     name = get_name(capsule)
-    check(name == b"dlpack_exchange_api", f"the capsule is named {name!r}")
+    require(name == b"dlpack_exchange_api", f"the capsule is named {name!r}")
     return Table.from_address(get_pointer(capsule, name))
 
 
@@ -41,7 +41,7 @@ def managed(x: Any) -> Any:
     """Return the managed tensor that the table's function makes."""
     out = ctypes.c_void_p()
     code = From(table(x).from_py_object)(x, ctypes.addressof(out))
-    check(code == 0 and out.value, f"managed_tensor_from_py_object_no_sync returns {code} and {out.value}")
+    require(code == 0 and out.value, f"managed_tensor_from_py_object_no_sync returns {code} and {out.value}")
     return DLManagedTensorVersioned.from_address(out.value or 0)
 
 
@@ -81,7 +81,7 @@ def exchange_round_trip(make: Any) -> None:
     refill(expected.nbytes)
     result = ctypes.py_object()
     code = To(functions.to_py_object)(ctypes.addressof(tensor), ctypes.byref(result))
-    check(code == 0, f"managed_tensor_to_py_object_no_sync returns {code}")
+    require(code == 0, f"managed_tensor_to_py_object_no_sync returns {code}")
     check(same(as_numpy(result.value), expected), "the values differ")
 
 
