@@ -12,7 +12,7 @@ import numpy as np
 from zerocopy.protocols.arrow_array_checks import check_array
 from zerocopy.protocols.arrow_c import ArrowArray, ArrowArrayStream, ArrowDeviceArray
 from zerocopy.protocols.arrow_schema import ArrowSchema, read_schema, read_struct
-from zerocopy.testing.cases import Skip, case, check, require
+from zerocopy.testing.cases import Skip, case, check, made, refused, require
 from zerocopy.testing.memory import (
     KEPT,
     Callback,
@@ -21,9 +21,7 @@ from zerocopy.testing.memory import (
     check_leak,
     get_name,
     get_pointer,
-    made,
     refill,
-    refused,
 )
 
 HOME = "https://arrow.apache.org/docs/format/"
@@ -160,15 +158,14 @@ def requested(format: bytes) -> Any:
 
 
 @case("valid", "wrong value", DATA.format("Structure definitions"), protocols=STRUCTS)
-def arrow_valid(protocol: str, make: Any) -> None:
+def arrow_valid(protocol: str, x: Any) -> None:
     """Capsules, structs, buffers, null counts and offsets are those of the types."""
-    Exported(made(make, protocol), protocol).contents()
+    Exported(x, protocol).contents()
 
 
 @case("values", "wrong value", DATA.format("Structure definitions"), protocols=STRUCTS)
-def arrow_values(protocol: str, make: Any) -> None:
+def arrow_values(protocol: str, x: Any) -> None:
     """All protocols of an object have the same values; numbers are those of ``numpy.asarray``."""
-    x = made(make, protocol)
     parts = Exported(x, protocol).contents()
     for other in STRUCTS:
         if hasattr(x, f"__{other}__") and len(others := Exported(x, other).contents()) == len(parts) == 1:
@@ -203,14 +200,14 @@ def arrow_alive(protocol: str, make: Any) -> None:
 
 
 @case("release", "use after free", DATA.format("Release callback semantics"), protocols=STRUCTS)
-def arrow_release(protocol: str, make: Any) -> None:
+def arrow_release(protocol: str, x: Any) -> None:
     """An unused capsule releases its struct once, and not one that was moved out of it."""
-    exported = Exported(made(make, protocol), protocol)
+    exported = Exported(x, protocol)
     calls = exported.count_releases()
     exported.capsule = None
     check(calls, "an unused capsule does not release its struct", "leak")
     check(len(calls) == 1, f"an unused capsule releases its struct {len(calls)} times")
-    exported = Exported(made(make, protocol), protocol)
+    exported = Exported(x, protocol)
     calls = exported.count_releases()
     exported.move()
     check(not calls, "a capsule releases a struct that was moved out of it")
@@ -218,9 +215,8 @@ def arrow_release(protocol: str, make: Any) -> None:
 
 
 @case("leak", "leak", DATA.format("Release callback semantics"), protocols=STRUCTS)
-def arrow_leak(protocol: str, make: Any) -> None:
+def arrow_leak(protocol: str, x: Any) -> None:
     """Neither an unused nor a consumed capsule keeps memory."""
-    x = made(make, protocol)
 
     def use() -> None:
         exported = Exported(x, protocol)
@@ -232,9 +228,8 @@ def arrow_leak(protocol: str, make: Any) -> None:
 
 
 @case("schema", "wrong value", CAPSULE.format("ArrowSchema export"), protocols=STRUCTS)
-def arrow_schema(protocol: str, make: Any) -> None:
+def arrow_schema(protocol: str, x: Any) -> None:
     """``__arrow_c_schema__`` is the type of the exported data."""
-    x = made(make, protocol)
     if not hasattr(x, "__arrow_c_schema__"):
         raise Skip("no __arrow_c_schema__")
     expected, exported = read_schema(x.__arrow_c_schema__()), Exported(x, protocol)
@@ -251,9 +246,8 @@ def read_requested(x: Any, protocol: str, request: Any) -> None:
 
 
 @case("requested_schema", "wrong error class", CAPSULE.format("Schema requests"), protocols=STRUCTS)
-def arrow_requested_schema(protocol: str, make: Any) -> None:
+def arrow_requested_schema(protocol: str, x: Any) -> None:
     """A schema is a request: it is followed, ignored, or refused with a plain error."""
-    x = made(make, protocol)
     Exported(x, protocol, None)
     for format in (b"i", b"u", b"tsu:"):
         request, errors = requested(format), (ValueError, TypeError, NotImplementedError)
@@ -261,9 +255,9 @@ def arrow_requested_schema(protocol: str, make: Any) -> None:
 
 
 @case("arrow_c_stream.end", "wrong value", STREAM.format("get_next"))
-def arrow_stream_end(make: Any) -> None:
+def arrow_stream_end(x: Any) -> None:
     """After its end a stream returns released arrays, and no error."""
-    exported = Exported(made(make, "arrow_c_stream"), "arrow_c_stream")
+    exported = Exported(x, "arrow_c_stream")
     require(exported.struct.get_last_error, "its function get_last_error is NULL")
     exported.contents()
     for _ in range(2):
@@ -273,18 +267,17 @@ def arrow_stream_end(make: Any) -> None:
 
 
 @case("arrow_c_stream.twice", "wrong value", CAPSULE.format("ArrowStream export"))
-def arrow_stream_twice(make: Any) -> None:
+def arrow_stream_twice(x: Any) -> None:
     """A second stream of an object has the same rows, or is refused."""
-    x = made(make, "arrow_c_stream")
     first, second = Exported(x, "arrow_c_stream").contents(), []
     if not refused(lambda: second.extend(Exported(x, "arrow_c_stream").contents()), Exception):
         check(second == first, f"the first stream has {len(first)} arrays, the second other ones")
 
 
 @case("arrow_c_device_array.device", "wrong value", DEVICE.format("ArrowDeviceArray"))
-def arrow_device(make: Any) -> None:
+def arrow_device(x: Any) -> None:
     """Memory of the host has the device -1 and no event; reserved bytes are 0."""
-    struct = Exported(made(make, "arrow_c_device_array"), "arrow_c_device_array").struct
+    struct = Exported(x, "arrow_c_device_array").struct
     check(struct.device_type > 0, f"the device has the type {struct.device_type}")
     if struct.device_type == 1:
         check(struct.device_id == -1, f"memory of the host has the device {struct.device_id}")
@@ -293,9 +286,8 @@ def arrow_device(make: Any) -> None:
 
 
 @case("arrow_c_device_array.keywords", "flag ignored", CAPSULE.format("ArrowDeviceArray export"))
-def arrow_device_keywords(make: Any) -> None:
+def arrow_device_keywords(x: Any) -> None:
     """A keyword that it does not know is refused unless it is None."""
-    x = made(make, "arrow_c_device_array")
     x.__arrow_c_device_array__(None, future=None)
     check(
         refused(lambda: x.__arrow_c_device_array__(None, future=1), NotImplementedError),

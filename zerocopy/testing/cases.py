@@ -26,14 +26,23 @@ CASES: dict[str, Case] = {}
 
 
 class Case(NamedTuple):
-    """A case: its `run` takes the target, a callable, and raises `Violation`, `Skip` or nothing."""
+    """A case: its `run` raises `Violation`, `Skip` or nothing.
+
+    The name of its last argument says what it takes: ``make`` and ``consume`` are the target, a callable, and
+    ``x`` is a new object of a producer.
+    """
 
     id: str
     side: str
     protocol: str
     severity: str
     clause: str
-    run: Callable[..., None]
+    run: partial[None]
+
+    @property
+    def takes_object(self) -> bool:
+        code = self.run.func.__code__
+        return code.co_varnames[code.co_argcount - 1] == "x"
 
 
 class Violation(AssertionError):
@@ -57,7 +66,7 @@ def case(
         for name in ids:
             protocol = name.partition(".")[0]
             assert name not in CASES and severity in SEVERITIES and protocol in PROTOCOLS, name  # noqa: PT018
-            run = partial(function, protocol) if protocols else function
+            run = partial(function, *[protocol] * bool(protocols))
             CASES[name] = Case(name, side, protocol, severity, clause, run)
         return function
 
@@ -79,3 +88,26 @@ def check(condition: object, text: str, *severity: str) -> None:
 def require(condition: object, text: str) -> None:
     """Refuse a malformed capsule or struct, whatever the case looks for."""
     check(condition, text, "wrong value")
+
+
+def refused(action: Callable[[], Any], *expected: type[BaseException]) -> bool:
+    """Whether an action raises one of some errors; another error is a violation."""
+    try:
+        action()
+    except expected:
+        return True
+    except Exception as error:
+        names = " or ".join(each.__name__ for each in expected)
+        text = f"it raises {type(error).__name__} instead of {names}: {error}"
+        raise Violation(text, "wrong error class") from error
+    return False
+
+
+def made(make: Any, protocol: str) -> Any:
+    """Return a new object of the producer; skip the case if it lacks the protocol."""
+    x = make()
+    if protocol == "buffer" and refused(lambda: memoryview(x), TypeError, BufferError):
+        raise Skip("no buffer")
+    if protocol != "buffer" and not hasattr(x, f"__{protocol}__"):
+        raise Skip(f"no __{protocol}__")
+    return x

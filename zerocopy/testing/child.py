@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from zerocopy.errors import ZeroCopyError
-from zerocopy.testing.cases import CASES, Skip, Violation, cases_of
+from zerocopy.testing.cases import CASES, Skip, Violation, cases_of, made
 
 Targets = list[str | Callable[..., Any]]  #: the target, and `read` of `check_consumer` if it is given
 Outcome = dict[str, str]  #: ``status``, ``text``, and for a crash ``severity``
@@ -171,7 +171,8 @@ def run_here(targets: Targets, side: str, ids: list[str], out: str) -> None:
 
 def _outcome(name: str, target: Any) -> Outcome:
     try:
-        CASES[name].run(target)
+        case = CASES[name]
+        case.run(made(target, case.protocol) if case.takes_object else target)
         gc.collect()
     except Skip as error:
         return {"status": "skipped", "text": str(error)}

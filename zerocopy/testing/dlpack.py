@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy.protocols.dlpack import DLManagedTensor, DLManagedTensorVersioned
-from zerocopy.testing.cases import Skip, Violation, case, check, require
+from zerocopy.testing.cases import Skip, Violation, case, check, made, refused, require
 from zerocopy.testing.memory import (
     Callback,
     address_of,
@@ -18,10 +18,8 @@ from zerocopy.testing.memory import (
     get_name,
     get_pointer,
     is_readonly,
-    made,
     read,
     refill,
-    refused,
     same,
     set_name,
     variants,
@@ -122,9 +120,8 @@ def tensors(x: Any) -> Iterator[Tensor]:
 
 
 @case("dlpack.export", "wrong error class", EXPORT)
-def dlpack_export(make: Any) -> None:
+def dlpack_export(x: Any) -> None:
     """What cannot be exported is refused with BufferError."""
-    x = made(make, "dlpack")
     if refused(x.__dlpack__, BufferError) and refused(
         lambda: x.__dlpack__(max_version=LATEST), BufferError, TypeError
     ):
@@ -132,9 +129,8 @@ def dlpack_export(make: Any) -> None:
 
 
 @case("dlpack.device", "wrong value", DEVICE)
-def dlpack_device(make: Any) -> None:
+def dlpack_device(x: Any) -> None:
     """``__dlpack_device__`` is a pair of integers, that of the capsule."""
-    x = made(make, "dlpack")
     next(tensors(x))
     check(hasattr(x, "__dlpack_device__"), "the object has no __dlpack_device__")
     device = x.__dlpack_device__()
@@ -145,9 +141,8 @@ def dlpack_device(make: Any) -> None:
 
 
 @case("dlpack.layout", "wrong value", STRUCT.format("DLTensor"))
-def dlpack_layout(make: Any) -> None:
+def dlpack_layout(x: Any) -> None:
     """Shape, data type and strides are the object's, and such as the version has."""
-    x = made(make, "dlpack")
     for tensor in tensors(x):
         shape, (code, bits, lanes) = getattr(x, "shape", None), tensor.dtype
         check(not isinstance(shape, tuple) or tensor.shape == shape, f"shape {tensor.shape}, not {shape}")
@@ -157,9 +152,9 @@ def dlpack_layout(make: Any) -> None:
 
 
 @case("dlpack.alignment", "optional", STRUCT.format("DLTensor.data"))
-def dlpack_alignment(make: Any) -> None:
+def dlpack_alignment(x: Any) -> None:
     """The data pointer is aligned to the elements."""
-    for tensor in tensors(made(make, "dlpack")):
+    for tensor in tensors(x):
         check(tensor.data % min(tensor.itemsize, 8) == 0, f"the data is at {tensor.data:#x}")
 
 
@@ -180,9 +175,8 @@ def dlpack_values(make: Any) -> None:
 
 
 @case("dlpack.versions", "version not negotiated", PYTHON.format("max_version"))
-def dlpack_versions(make: Any) -> None:
+def dlpack_versions(x: Any) -> None:
     """A capsule has no version unless one from 1.0 is asked for; a later version is taken."""
-    x = made(make, "dlpack")
     next(tensors(x))
     exported = False
     for options in ({}, {"max_version": None}, {"max_version": (0, 8)}, {"max_version": (99, 0)}):
@@ -200,16 +194,15 @@ def dlpack_versions(make: Any) -> None:
 
 
 @case("dlpack.versioned", "optional", PYTHON.format("max_version"))
-def dlpack_versioned(make: Any) -> None:
+def dlpack_versioned(x: Any) -> None:
     """A capsule with a version is returned if one is asked for: only it has flags."""
-    tensor = Tensor(export(made(make, "dlpack"), max_version=(1, 0)))
+    tensor = Tensor(export(x, max_version=(1, 0)))
     check(tensor.versioned, "max_version=(1, 0) returns a capsule without a version")
 
 
 @case("dlpack.keywords", "flag ignored", EXPORT)
-def dlpack_keywords(make: Any) -> None:
+def dlpack_keywords(x: Any) -> None:
     """All keywords are taken; None means that they are not passed."""
-    x = made(make, "dlpack")
     next(tensors(x))
     for name in ("stream", "max_version", "dl_device", "copy"):
         try:
@@ -221,9 +214,8 @@ def dlpack_keywords(make: Any) -> None:
 
 
 @case("dlpack.copy", "flag ignored", EXPORT + ", copy=")
-def dlpack_copy(make: Any) -> None:
+def dlpack_copy(x: Any) -> None:
     """copy=True copies and sets the flag IS_COPIED; copy=False does not copy; BufferError refuses."""
-    x = made(make, "dlpack")
     # The case dlpack.keywords reports that it lacks the keyword.
     tensor, _ = next(tensors(x)), export(x, copy=None, max_version=LATEST)
     for copy in (True, False):
@@ -239,9 +231,8 @@ def dlpack_copy(make: Any) -> None:
 
 
 @case("dlpack.dl_device", "flag ignored", EXPORT + ", dl_device=")
-def dlpack_dl_device(make: Any) -> None:
+def dlpack_dl_device(x: Any) -> None:
     """The capsule is on the device that was asked for, or the device is refused."""
-    x = made(make, "dlpack")
     own = next(tensors(x)).device
     export(
         x, dl_device=None, max_version=LATEST
@@ -256,17 +247,15 @@ def dlpack_dl_device(make: Any) -> None:
 
 
 @case("dlpack.stream", "wrong value", EXPORT + ", stream=")
-def dlpack_stream(make: Any) -> None:
+def dlpack_stream(x: Any) -> None:
     """A stream for memory of the host is ignored or refused."""
-    x = made(make, "dlpack")
     next(tensors(x)).values()
     refused(lambda: Tensor(x.__dlpack__(stream=1)).values(), Exception)
 
 
 @case("dlpack.read_only", "flag ignored", STRUCT.format("DLPACK_FLAG_BITMASK_READ_ONLY"))
-def dlpack_read_only(make: Any) -> None:
+def dlpack_read_only(x: Any) -> None:
     """A capsule with a version marks memory that must not be written."""
-    x = made(make, "dlpack")
     tensor = Tensor(export(x, max_version=LATEST))
     if not (tensor.versioned and is_readonly(x)):
         raise Skip("its memory is writable, or the capsule has no version")
@@ -274,9 +263,8 @@ def dlpack_read_only(make: Any) -> None:
 
 
 @case("dlpack.read_only_legacy", "optional", PYTHON.format("Semantics"))
-def dlpack_read_only_legacy(make: Any) -> None:
+def dlpack_read_only_legacy(x: Any) -> None:
     """Memory that must not be written is refused for a capsule without a version, which cannot mark it."""
-    x = made(make, "dlpack")
     check(not (is_readonly(x) and export(x)), "a capsule without a version has read-only memory")
 
 
@@ -311,9 +299,8 @@ def dlpack_twice(make: Any) -> None:
 
 
 @case("dlpack.deleter", "use after free", PYTHON.format("Semantics"))
-def dlpack_deleter(make: Any) -> None:
+def dlpack_deleter(x: Any) -> None:
     """The deleter runs once: by an unused capsule, and not by a consumed one."""
-    x = made(make, "dlpack")
     for tensor in tensors(x):
         calls = tensor.count_deletes()
         tensor.capsule = None
@@ -328,9 +315,8 @@ def dlpack_deleter(make: Any) -> None:
 
 
 @case("dlpack.leak", "leak", PYTHON.format("Semantics"))
-def dlpack_leak(make: Any) -> None:
+def dlpack_leak(x: Any) -> None:
     """Neither an unused nor a consumed capsule keeps memory."""
-    x = made(make, "dlpack")
     next(tensors(x))
     check_leak(x, lambda: [*tensors(x)])
     check_leak(x, lambda: [tensor.consume()() for tensor in tensors(x)])

@@ -6,9 +6,9 @@ import ctypes
 from typing import Any
 
 from zerocopy.protocols.dlpack import DLManagedTensorVersioned, DLTensor
-from zerocopy.testing.cases import Skip, case, check, require
+from zerocopy.testing.cases import Skip, case, check, made, require
 from zerocopy.testing.dlpack import LATEST, Tensor, export
-from zerocopy.testing.memory import Callback, as_numpy, check_leak, get_name, get_pointer, made, refill, same
+from zerocopy.testing.memory import Callback, as_numpy, check_leak, get_name, get_pointer, refill, same
 
 STANDARD = "DLPack 1.3, C exchange API (https://dmlc.github.io/dlpack/latest/c_api.html)"
 From = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)
@@ -53,9 +53,8 @@ def describe(tensor: Any) -> Any:
 
 
 @case("dlpack_c_exchange_api.agrees", "wrong value", STANDARD)
-def exchange_agrees(make: Any) -> None:
+def exchange_agrees(x: Any) -> None:
     """The functions describe the memory as the capsule does."""
-    x = made(make, "dlpack_c_exchange_api")
     capsule = Tensor(export(x, max_version=LATEST))
     expected = describe(capsule.managed.dl_tensor)
     tensor = managed(x)
@@ -86,9 +85,8 @@ def exchange_round_trip(make: Any) -> None:
 
 
 @case("dlpack_c_exchange_api.leak", "leak", STANDARD)
-def exchange_leak(make: Any) -> None:
+def exchange_leak(x: Any) -> None:
     """A tensor that is deleted keeps no memory."""
-    x = made(make, "dlpack_c_exchange_api")
 
     def use() -> None:
         tensor = managed(x)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.testing.cases import Skip, case, check, require
-from zerocopy.testing.memory import as_numpy, check_leak, made, read, refill, refused, same
+from zerocopy.testing.cases import Skip, case, check, made, refused, require
+from zerocopy.testing.memory import as_numpy, check_leak, read, refill, same
 
 HOST = "NumPy, array interface, {} (https://numpy.org/doc/stable/reference/arrays.interface.html)"
 CUDA = (
@@ -21,9 +21,9 @@ INTERFACES = ("array_interface", "cuda_array_interface")
 
 
 @case("fields", "wrong value", HOST.format("fields"), protocols=INTERFACES)
-def interface_fields(protocol: str, make: Any) -> None:
+def interface_fields(protocol: str, x: Any) -> None:
     """The fields have the types, the sizes and the version of the standard."""
-    interface = getattr(made(make, protocol), f"__{protocol}__")
+    interface = getattr(x, f"__{protocol}__")
     check(isinstance(interface, dict), f"it is {type(interface).__name__}, not a dict")
     missing = {"version", "shape", "typestr"} - interface.keys()
     check(not missing, f"it lacks {missing}")
@@ -43,9 +43,8 @@ def interface_fields(protocol: str, make: Any) -> None:
 
 
 @case("array_interface.values", "wrong value", HOST.format("data, strides"))
-def interface_values(make: Any) -> None:
+def interface_values(x: Any) -> None:
     """The values are those of ``numpy.asarray``."""
-    x = made(make, "array_interface")
     fields, expected = x.__array_interface__, as_numpy(x)
     if expected is None or not isinstance(fields.get("data"), tuple):
         raise Skip("numpy.asarray does not take it, or it has a buffer instead of an address")
@@ -55,9 +54,8 @@ def interface_values(make: Any) -> None:
 
 
 @case("array_interface.alive", "use after free", HOST.format("data"))
-def interface_alive(make: Any) -> None:
+def interface_alive(x: Any) -> None:
     """The object holds the memory: it is the same in each request, and lives without the dict."""
-    x = made(make, "array_interface")
     fields = dict(x.__array_interface__)
     if not isinstance(fields.get("data"), tuple):
         raise Skip("a buffer instead of an address")
@@ -69,9 +67,8 @@ def interface_alive(make: Any) -> None:
 
 
 @case("array_interface.read_only", "flag ignored", HOST.format("data"))
-def interface_read_only(make: Any) -> None:
+def interface_read_only(x: Any) -> None:
     """Memory that the buffer protocol does not let write is marked as read-only."""
-    x = made(make, "array_interface")
     if refused(lambda: memoryview(x), TypeError, BufferError) or not memoryview(x).readonly:
         raise Skip("its memory is writable, or it has no buffer")
     check(x.__array_interface__["data"][1], "the buffer is read-only, and the interface is not")
@@ -121,21 +118,12 @@ def request(x: Any, flags: int) -> None:
     release(get_buffer(x, flags))
 
 
-def buffered(make: Any) -> Any:
-    """Return an object with a buffer; skip the case if it has none."""
-    x = make()
-    if refused(lambda: memoryview(x), TypeError, BufferError):
-        raise Skip("no buffer")
-    return x
-
-
 SIMPLE, WRITABLE, FORMAT, ND, STRIDES, C, F, ANY = 0, 1, 4, 8, 0x18, 0x38, 0x58, 0x98
 
 
 @case("buffer.fields", "wrong value", BUFFER.format("buffer structure"))
-def buffer_fields(make: Any) -> None:
+def buffer_fields(x: Any) -> None:
     """Length, item size, format, shape and strides belong together."""
-    x = buffered(make)
     with memoryview(x) as view:
         size = math.prod(view.shape or ()) * view.itemsize
         check(view.nbytes == size, f"shape {view.shape} of {view.itemsize} bytes, and {view.nbytes} bytes")
@@ -148,9 +136,8 @@ def buffer_fields(make: Any) -> None:
 
 
 @case("buffer.requests", "flag ignored", BUFFER.format("buffer request types"))
-def buffer_requests(make: Any) -> None:
+def buffer_requests(x: Any) -> None:
     """A buffer has what its request allows, and a request that it cannot meet is refused with BufferError."""
-    x = buffered(make)
     with memoryview(x) as view:
         contiguous = {SIMPLE: view.c_contiguous, ND: view.c_contiguous, C: view.c_contiguous}
         contiguous |= {F: view.f_contiguous, ANY: view.contiguous, STRIDES: True, STRIDES | FORMAT: True}
@@ -172,7 +159,7 @@ def buffer_requests(make: Any) -> None:
 @case("buffer.alive", "use after free", BUFFER.format("PyBuffer_Release"))
 def buffer_alive(make: Any) -> None:
     """The memory lives as long as the buffer, without the object."""
-    x = buffered(make)
+    x = made(make, "buffer")
     view = memoryview(x)
     before = view.tobytes()
     del x
@@ -181,7 +168,6 @@ def buffer_alive(make: Any) -> None:
 
 
 @case("buffer.leak", "leak", BUFFER.format("PyBuffer_Release"))
-def buffer_leak(make: Any) -> None:
+def buffer_leak(x: Any) -> None:
     """A buffer that was released keeps no memory."""
-    x = buffered(make)
     check_leak(x, lambda: memoryview(x).release())

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.testing.cases import Skip, Violation
+from zerocopy.testing.cases import Violation
 
 # Private prototypes: ctypes.pythonapi shares one function object per name in the process.
 get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
@@ -30,14 +30,6 @@ def address_of(function: Callable[[int], None]) -> int | None:
     """Return the address of a function as a C callback."""
     KEPT.append(Callback(function))
     return ctypes.cast(KEPT[-1], ctypes.c_void_p).value
-
-
-def made(make: Any, protocol: str) -> Any:
-    """Return a new object of the producer; skip the case if it lacks the protocol."""
-    x = make()
-    if not hasattr(x, f"__{protocol}__"):
-        raise Skip(f"no __{protocol}__")
-    return x
 
 
 def variants(make: Any, x: Any) -> dict[str, Any]:
@@ -139,16 +131,3 @@ def check_leak(x: Any, action: Callable[[], Any]) -> None:
         if growths[-1] < 100:  # caches of the interpreter grow only at first
             return
     raise Violation(f"100 calls keep {min(growths)} blocks of memory or references")
-
-
-def refused(action: Callable[[], Any], *expected: type[BaseException]) -> bool:
-    """Whether an action raises one of some errors; another error is a violation."""
-    try:
-        action()
-    except expected:
-        return True
-    except Exception as error:
-        names = " or ".join(each.__name__ for each in expected)
-        text = f"it raises {type(error).__name__} instead of {names}: {error}"
-        raise Violation(text, "wrong error class") from error
-    return False

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from functools import cache, partial
+from functools import cache
 
-from zerocopy.testing.cases import Case
+from zerocopy.testing.cases import Case, made
 
 #: Names that scripts import: the reader of Arrow's types is too long for them.
 READERS = ("check_array", "read_schema", "read_struct")
@@ -19,9 +19,11 @@ def script_of(case: Case, target: str) -> str:
     """Return a program that runs a case; `target` is an import string, or another text for a placeholder."""
     imports: dict[str, None] = {}
     parts: dict[tuple[str, str], str] = {}
-    run, given = (case.run.func, case.run.args) if isinstance(case.run, partial) else (case.run, ())
+    run, argument = case.run.func, f"made(target, {case.protocol!r})" if case.takes_object else "target"
     _collect(run.__module__, run.__name__, imports, parts)
-    call = f"{run.__name__}({', '.join([*map(repr, given), 'target'])})"
+    if case.takes_object:
+        _collect(made.__module__, made.__name__, imports, parts)
+    call = f"{run.__name__}({', '.join([*map(repr, case.run.args), argument])})"
     module, _, attribute = target.partition(":")
     get = f"import {module}\n\ntarget = {module}.{attribute}" if attribute else PLACEHOLDER
     lines = [f"# {case.clause}", "from __future__ import annotations", "", *imports, get]
