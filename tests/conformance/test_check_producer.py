@@ -18,8 +18,8 @@ from helpers.paths import ROOT
 
 import zerocopy as zc
 from zerocopy.testing import check_producer
+from zerocopy.testing.capsules import get_name, set_name
 from zerocopy.testing.cases import PROTOCOLS, cases_of
-from zerocopy.testing.memory import get_name, set_name
 from zerocopy.testing.script import PLACEHOLDER, script_of
 
 if not hasattr(os, "fork"):

@@ -10,7 +10,7 @@ import numpy as np
 from zerocopy.protocols.arrow_c import ArrowArray, ArrowArrayStream
 from zerocopy.protocols.arrow_schema import ArrowSchema
 from zerocopy.protocols.dlpack import DLManagedTensor, DLManagedTensorVersioned
-from zerocopy.testing.memory import Callback, get_name, get_pointer, set_name
+from zerocopy.testing.capsules import Callback, get_name, get_pointer, set_name
 
 #: Each fault, with a case that finds it, and the severity of the finding.
 TENSOR_FAULTS = {

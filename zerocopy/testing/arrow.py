@@ -12,17 +12,9 @@ import numpy as np
 from zerocopy.protocols.arrow_array_checks import check_array
 from zerocopy.protocols.arrow_c import ArrowArray, ArrowArrayStream, ArrowDeviceArray
 from zerocopy.protocols.arrow_schema import ArrowSchema, read_schema, read_struct
+from zerocopy.testing.capsules import KEPT, Callback, address_of, get_name, get_pointer
 from zerocopy.testing.cases import Skip, case, check, made, refused, require
-from zerocopy.testing.memory import (
-    KEPT,
-    Callback,
-    address_of,
-    as_numpy,
-    check_leak,
-    get_name,
-    get_pointer,
-    refill,
-)
+from zerocopy.testing.memory import as_numpy, check_leak, refill
 
 HOME = "https://arrow.apache.org/docs/format/"
 DATA = f"Arrow C data interface, {{}} ({HOME}CDataInterface.html)"

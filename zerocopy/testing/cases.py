@@ -20,7 +20,7 @@ PROTOCOLS += ["array_interface", "cuda_array_interface", "buffer"]
 
 #: Modules that register cases, by the side that they check.
 MODULES: dict[str, list[str]] = {"consumer": ["consumer"]}
-MODULES["producer"] = ["dlpack", "exchange_api", "arrow", "interfaces"]
+MODULES["producer"] = ["dlpack", "arrow", "interfaces"]
 
 CASES: dict[str, Case] = {}
 

@@ -15,8 +15,9 @@ import numpy as np
 from zerocopy.protocols.arrow_c import ArrowArray, ArrowArrayStream, ArrowDeviceArray
 from zerocopy.protocols.arrow_schema import ArrowSchema
 from zerocopy.protocols.dlpack import DLManagedTensor, DLManagedTensorVersioned
+from zerocopy.testing.capsules import KEPT, Callback, address_of
 from zerocopy.testing.cases import Skip, Violation, case
-from zerocopy.testing.memory import KEPT, Callback, Interface, address_of
+from zerocopy.testing.memory import Interface
 
 LOST: list[str] = []  #: Errors that were set when a callback ran.
 BUGS = ("Assertion", "Attribute", "Index", "Key", "Unicode", "Memory", "System")  #: Errors, but no refusals.

@@ -1,40 +1,36 @@
-"""Cases of producers of DLPack: ``__dlpack__`` and ``__dlpack_device__``."""
+"""Cases of producers of DLPack: ``__dlpack__``, ``__dlpack_device__`` and ``__dlpack_c_exchange_api__``.
+
+The C exchange API and the capsule must agree.
+"""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from zerocopy.protocols.dlpack import DLManagedTensor, DLManagedTensorVersioned
+from zerocopy.protocols.dlpack import DLManagedTensor, DLManagedTensorVersioned, DLTensor
+from zerocopy.testing.capsules import Callback, address_of, get_name, get_pointer, set_name
 from zerocopy.testing.cases import Skip, Violation, case, check, made, refused, require
-from zerocopy.testing.memory import (
-    Callback,
-    address_of,
-    as_numpy,
-    check_leak,
-    get_name,
-    get_pointer,
-    is_readonly,
-    read,
-    refill,
-    same,
-    set_name,
-    variants,
-)
+from zerocopy.testing.memory import as_numpy, check_leak, is_readonly, read, refill, same, variants
 
 API = "array API 2024.12, {} (https://data-apis.org/array-api/latest/API_specification/array_object.html)"
 EXPORT, DEVICE = API.format("array.__dlpack__"), API.format("array.__dlpack_device__")
 PYTHON = "DLPack, Python specification, {} (https://dmlc.github.io/dlpack/latest/python_spec.html)"
 STRUCT = "dlpack.h 1.2, {} (https://dmlc.github.io/dlpack/latest/c_api.html)"
 
+EXCHANGE = "DLPack 1.3, C exchange API (https://dmlc.github.io/dlpack/latest/c_api.html)"
+
 USED = {b"dltensor": b"used_dltensor", b"dltensor_versioned": b"used_dltensor_versioned"}
 LATEST = (1, 2)
 #: Letters of NumPy's types by DLPack's codes: int, uint, float, opaque, bfloat, complex, bool.
 KINDS = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
 READ_ONLY, IS_COPIED = 1, 2
+From = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)
+To = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.py_object))
 
 
 class Tensor:
@@ -320,3 +316,78 @@ def dlpack_leak(x: Any) -> None:
     next(tensors(x))
     check_leak(x, lambda: [*tensors(x)])
     check_leak(x, lambda: [tensor.consume()() for tensor in tensors(x)])
+
+
+class Table(ctypes.Structure):
+    """``DLPackExchangeAPI``."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint32) for name in ("major", "minor")),
+        *((name, ctypes.c_void_p) for name in ("prev_api", "allocator", "from_py_object", "to_py_object")),
+        *((name, ctypes.c_void_p) for name in ("tensor_from_py_object", "current_work_stream")),
+    )
+
+
+def table(x: Any) -> Table:
+    capsule = type(x).__dlpack_c_exchange_api__
+    name = get_name(capsule)
+    require(name == b"dlpack_exchange_api", f"the capsule is named {name!r}")
+    return Table.from_address(get_pointer(capsule, name))
+
+
+def managed(x: Any) -> Any:
+    """Return the managed tensor that the table's function makes."""
+    out = ctypes.c_void_p()
+    code = From(table(x).from_py_object)(x, ctypes.addressof(out))
+    require(code == 0 and out.value, f"managed_tensor_from_py_object_no_sync returns {code} and {out.value}")
+    return DLManagedTensorVersioned.from_address(out.value or 0)
+
+
+def describe(tensor: Any) -> Any:
+    shape = tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ()
+    strides = tuple(tensor.strides[: tensor.ndim]) if tensor.ndim and tensor.strides else None
+    data = (tensor.data or 0) + tensor.byte_offset
+    return shape, strides, data, tensor.code, tensor.bits, tensor.lanes, tensor.device_type, tensor.device_id
+
+
+@case("dlpack_c_exchange_api.agrees", "wrong value", EXCHANGE)
+def exchange_agrees(x: Any) -> None:
+    """The functions describe the memory as the capsule does."""
+    capsule = Tensor(export(x, max_version=LATEST))
+    expected = describe(capsule.managed.dl_tensor)
+    tensor = managed(x)
+    described = describe(tensor.dl_tensor)
+    check(described == expected, f"the table describes {described}, and the capsule {expected}")
+    check(tensor.flags == capsule.flags, f"the table has flags {tensor.flags}, the capsule {capsule.flags}")
+    Callback(tensor.deleter)(ctypes.addressof(tensor))
+    if table(x).tensor_from_py_object:
+        borrowed = DLTensor()
+        code = From(table(x).tensor_from_py_object)(x, ctypes.addressof(borrowed))
+        check(code == 0 and describe(borrowed) == expected, f"dltensor_from_py_object_no_sync returns {code}")
+
+
+@case("dlpack_c_exchange_api.round_trip", "use after free", EXCHANGE)
+def exchange_round_trip(make: Any) -> None:
+    """An object made of the tensor of another has its values, after the first is deleted."""
+    x = made(make, "dlpack_c_exchange_api")
+    expected, functions, tensor = as_numpy(x), table(x), managed(x)
+    if expected is None:
+        raise Skip("numpy.asarray does not take it")
+    expected = expected.copy()
+    del x
+    refill(expected.nbytes)
+    result = ctypes.py_object()
+    code = To(functions.to_py_object)(ctypes.addressof(tensor), ctypes.byref(result))
+    require(code == 0, f"managed_tensor_to_py_object_no_sync returns {code}")
+    check(same(as_numpy(result.value), expected), "the values differ")
+
+
+@case("dlpack_c_exchange_api.leak", "leak", EXCHANGE)
+def exchange_leak(x: Any) -> None:
+    """A tensor that is deleted keeps no memory."""
+
+    def use() -> None:
+        tensor = managed(x)
+        Callback(tensor.deleter)(ctypes.addressof(tensor))
+
+    check_leak(x, use)

@@ -89,16 +89,11 @@ class Buffer(ctypes.Structure):
     """``Py_buffer``."""
 
     _fields_ = (
-        ("buf", ctypes.c_void_p),
-        ("obj", ctypes.c_void_p),
-        ("len", ctypes.c_ssize_t),
-        ("itemsize", ctypes.c_ssize_t),
-        ("readonly", ctypes.c_int),
-        ("ndim", ctypes.c_int),
+        *((name, ctypes.c_void_p) for name in ("buf", "obj")),
+        *((name, ctypes.c_ssize_t) for name in ("len", "itemsize")),
+        *((name, ctypes.c_int) for name in ("readonly", "ndim")),
         ("format", ctypes.c_char_p),
-        ("shape", ctypes.POINTER(ctypes.c_ssize_t)),
-        ("strides", ctypes.POINTER(ctypes.c_ssize_t)),
-        ("suboffsets", ctypes.POINTER(ctypes.c_ssize_t)),
+        *((name, ctypes.POINTER(ctypes.c_ssize_t)) for name in ("shape", "strides", "suboffsets")),
         ("internal", ctypes.c_void_p),
     )
 

@@ -1,4 +1,4 @@
-"""Capsules and memory, read through ctypes, for cases of all protocols."""
+"""Memory, its values and its leaks, for cases of all protocols."""
 
 from __future__ import annotations
 
@@ -12,24 +12,6 @@ from typing import Any
 import numpy as np
 
 from zerocopy.testing.cases import Violation
-
-# Private prototypes: ctypes.pythonapi shares one function object per name in the process.
-get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", ctypes.pythonapi)
-)
-get_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
-set_name = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
-    ("PyCapsule_SetName", ctypes.pythonapi)
-)
-#: A deleter or a release callback. ctypes releases the GIL for the call, as threads without it call them.
-Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-KEPT: list[Any] = []  #: callbacks and structs, which the other side may use until the process ends
-
-
-def address_of(function: Callable[[int], None]) -> int | None:
-    """Return the address of a function as a C callback."""
-    KEPT.append(Callback(function))
-    return ctypes.cast(KEPT[-1], ctypes.c_void_p).value
 
 
 def variants(make: Any, x: Any) -> dict[str, Any]:
