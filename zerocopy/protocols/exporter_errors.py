@@ -11,11 +11,12 @@ import platform
 import sys
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import CodeType, FrameType, TracebackType
 from typing import TypeGuard
 
-from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import ReadError, UnsupportedConversionError, ZeroCopyError
 
 #: How deep protocol methods may convert other producers. A method that converts its own object, and
 #: one that fails and is repeated at each level, would otherwise take exponential time.
@@ -119,6 +120,19 @@ class ignored_errors:
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> bool:
         return error is not None and is_error(error)
+
+
+@contextmanager
+def as_read_errors(read_error: Callable[[BaseException], ReadError]) -> Iterator[None]:
+    """Raise ``read_error(error)`` for an error of a library that reads files, but not for zerocopy's own."""
+    try:
+        yield
+    except (ZeroCopyError, MemoryError):
+        raise
+    except BaseException as error:
+        if not is_error(error):
+            raise
+        raise read_error(error) from error
 
 
 def raised(asked: str, error: BaseException) -> UnsupportedConversionError:

@@ -24,8 +24,7 @@ CAPSULE = f"Arrow PyCapsule interface, {{}} ({HOME}CDataInterface/PyCapsuleInter
 
 STRUCTS: dict[str, Any] = {"arrow_c_array": ArrowArray, "arrow_c_stream": ArrowArrayStream}
 STRUCTS["arrow_c_device_array"] = ArrowDeviceArray
-NAMES = {"arrow_c_array": b"arrow_array", "arrow_c_stream": b"arrow_array_stream"}
-NAMES["arrow_c_device_array"] = b"arrow_device_array"
+NAMES = dict(zip(STRUCTS, (b"arrow_array", b"arrow_array_stream", b"arrow_device_array"), strict=True))
 Call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 Text = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
 
@@ -281,7 +280,5 @@ def arrow_device(x: Any) -> None:
 def arrow_device_keywords(x: Any) -> None:
     """A keyword that it does not know is refused unless it is None."""
     x.__arrow_c_device_array__(None, future=None)
-    check(
-        refused(lambda: x.__arrow_c_device_array__(None, future=1), NotImplementedError),
-        "future=1 is ignored",
-    )
+    is_refused = refused(lambda: x.__arrow_c_device_array__(None, future=1), NotImplementedError)
+    check(is_refused, "future=1 is ignored")

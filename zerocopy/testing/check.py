@@ -100,14 +100,7 @@ def check_consumer(
     return check("consumer", consume, protocols, allow, timeout, read)
 
 
-def check(
-    side: str,
-    target: Any,
-    protocols: Iterable[str] | None,
-    allow: Mapping[str, str] | None,
-    timeout: Any,
-    read: Any = None,
-) -> Report:
+def check(side: str, target: Any, protocols: Any, allow: Any, timeout: Any, read: Any = None) -> Report:
     """Run the cases of one side."""
     function, option = f"check_{side}", "make" if side == "producer" else "consume"
     if not isinstance(timeout, int | float) or not 0 < timeout < 1e9:  # the system's clocks overflow above

@@ -21,7 +21,6 @@ API = "array API 2024.12, {} (https://data-apis.org/array-api/latest/API_specifi
 EXPORT, DEVICE = API.format("array.__dlpack__"), API.format("array.__dlpack_device__")
 PYTHON = "DLPack, Python specification, {} (https://dmlc.github.io/dlpack/latest/python_spec.html)"
 STRUCT = "dlpack.h 1.2, {} (https://dmlc.github.io/dlpack/latest/c_api.html)"
-
 EXCHANGE = "DLPack 1.3, C exchange API (https://dmlc.github.io/dlpack/latest/c_api.html)"
 
 USED = {b"dltensor": b"used_dltensor", b"dltensor_versioned": b"used_dltensor_versioned"}

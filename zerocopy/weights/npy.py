@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy.errors import ReadError
-from zerocopy.loading.errors import as_read_errors
+from zerocopy.protocols.exporter_errors import as_read_errors
 from zerocopy.weights.file import DAMAGED, Array, Tensor, WeightFile, check_shape
 from zerocopy.weights.mistaken import not_of_format
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from zerocopy.errors import ReadError
 from zerocopy.loading.dataset import Dataset, Group, Stream, choose, type_of
-from zerocopy.loading.errors import as_read_errors
 from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.sources.files import digest
 from zerocopy.loading.sources.memory import GROUP_ROWS
+from zerocopy.protocols.exporter_errors import as_read_errors
 
 
 class Loading(LoadingHook):

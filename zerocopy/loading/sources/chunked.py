@@ -12,9 +12,9 @@ from zerocopy._engine.convert import convert
 from zerocopy.errors import ReadError
 from zerocopy.framework import hook_of
 from zerocopy.loading.dataset import Dataset, Group, derived
-from zerocopy.loading.errors import as_read_errors
 from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.sources.files import digest
+from zerocopy.protocols.exporter_errors import as_read_errors
 from zerocopy.source import Array, type_name
 
 #: The most rows and bytes of a group, unless one chunk has more.

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from zerocopy.errors import ReadError
 from zerocopy.loading.dataset import Dataset, DecodedRows, Group, as_schema, choose, fit, type_of
-from zerocopy.loading.errors import as_read_errors
 from zerocopy.loading.sources.files import Files, digest
 from zerocopy.loading.sources.int96 import UNIT, checked, int96_columns, parquet_format, refuse_int96
+from zerocopy.protocols.exporter_errors import as_read_errors
 
 #: Consecutive row groups of a file are read together up to this number of rows: 1,000 row groups of 1,000
 #: rows are read in 0.07 s instead of 0.20 s.

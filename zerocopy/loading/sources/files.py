@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from zerocopy.errors import FrameworkNotInstalledError, MissingFileError, ReadError
-from zerocopy.loading.errors import as_read_errors
+from zerocopy.protocols.exporter_errors import as_read_errors
 from zerocopy.tables.hub import hub
 
 _FIX = 'pass an existing path, a glob such as "data/*.parquet", or a URL'

@@ -24,7 +24,6 @@ from zerocopy.errors import (
 )
 from zerocopy.framework import Framework, hook_of
 from zerocopy.loading.dataset import Dataset, Stream, fitted
-from zerocopy.loading.errors import as_read_errors
 from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.options import LoaderOptions, opening
 from zerocopy.loading.sources import memory
@@ -32,7 +31,7 @@ from zerocopy.loading.sources.chunked import chunk_rows
 from zerocopy.loading.sources.columnar import IpcFiles, ParquetFiles
 from zerocopy.loading.sources.files import Files, find_files, missing
 from zerocopy.loading.sources.streams import CapsuleStream, FileStream
-from zerocopy.protocols.exporter_errors import ignored_errors, is_error
+from zerocopy.protocols.exporter_errors import as_read_errors, ignored_errors, is_error
 from zerocopy.source import type_name
 
 #: Formats of files by the end of their names. A file with another name is read as Parquet.

@@ -8,8 +8,8 @@ from typing import Any
 
 from zerocopy.errors import ReadError, ZeroCopyError
 from zerocopy.loading.dataset import Stream, as_schema, fit
-from zerocopy.loading.errors import as_read_errors
 from zerocopy.loading.sources.files import Files, digest
+from zerocopy.protocols.exporter_errors import as_read_errors
 
 
 class BatchStream(Stream):
