@@ -108,8 +108,8 @@ def test_attacks_are_findings_and_the_check_ends(attack: str, monkeypatch: pytes
         return np.from_dlpack(producer)
 
     report = check_consumer(consume, ["dlpack"], timeout=2)
-    found = {each.case: (each.severity, text in each.what) for each in report.findings}
-    assert found == ({"dlpack.consume-unknown-device": (severity, True)} if severity else {}), report
+    severities = {each.case: (each.severity, text in each.what) for each in report.findings}
+    assert severities == ({"dlpack.consume-unknown-device": (severity, True)} if severity else {}), report
 
 
 def test_a_consumer_of_another_protocol_is_not_checked() -> None:
