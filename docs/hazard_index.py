@@ -51,10 +51,10 @@ class Hazard(NamedTuple):
 
 def hazards() -> Iterator[Hazard]:
     """Yield the hazards of the pages, in the order of docs/hazards.md; then those inside zerocopy."""
-    inside = [DOCS / "robustness.md", *sorted((DOCS / "robustness").glob("*.md"))]
+    inside = DOCS / "robustness.md"
     listed = re.findall(r"\]\((hazards/[\w-]+\.md)\)", PAGE.read_text(encoding="utf-8"))
-    for file in [*(DOCS / page for page in listed), *inside]:
-        page, title = "robustness" if file in inside else file.stem, ""
+    for file in [*(DOCS / page for page in listed), inside]:
+        page, title = file.stem, ""
         for line in FENCE.sub("", file.read_text(encoding="utf-8")).splitlines():
             if line.startswith("#"):
                 title = line.lstrip("# ")
