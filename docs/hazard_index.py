@@ -86,14 +86,16 @@ def with_index(page: str) -> str:
 
 
 def entry(hazard: Hazard) -> tuple[str, str]:
-    """Return the group of a hazard and its text: the page and a link to the heading, or a link to the section
-    and the text of the row up to its first colon or semicolon."""
-    if hazard.text == hazard.section:
-        title = (DOCS / "hazards" / f"{hazard.page}.md").read_text(encoding="utf-8").splitlines()[0]
-        group = title.removeprefix("# Hazards of ")
-        return group[0].upper() + group[1:] if " " in group else group, f"[{hazard.text}]({hazard.link})"
+    """Return the group of a hazard and its text: its heading, or its row up to the first colon or semicolon.
+
+    The group is a framework with a page of its own, or the section of a page about several.
+    """
+    title = (DOCS / "hazards" / f"{hazard.page}.md").read_text(encoding="utf-8").splitlines()[0]
+    page = title.removeprefix("# Hazards of ")
     text = re.split("[:;] ", re.sub(UPSTREAM, "", hazard.text))[0].replace("](../", "](")
-    return f"[{hazard.section}]({hazard.link})", text
+    if hazard.text != hazard.section and " " in page:
+        return f"[{hazard.section}]({hazard.link})", text
+    return page[0].upper() + page[1:] if " " in page else page, f"[{text}]({hazard.link})"
 
 
 if __name__ == "__main__":
