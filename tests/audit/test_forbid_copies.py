@@ -227,6 +227,48 @@ def test_weights(tmp_path: Path) -> None:
         assert "copies where a copy is needed" not in raised.value.remedy
 
 
+SOURCES_OF_LOADERS: dict[str, Callable[[Path], Any]] = {
+    "table": lambda path: columns_that_copy(),
+    "dict": lambda path: {"reversed": np.arange(999.0)[::-1], "swapped": np.arange(999).astype(">i4")},
+    "parquet": lambda path: str(path),
+    "reader": lambda path: columns_that_copy().to_reader(),
+}
+
+
+def columns_that_copy() -> Any:
+    pa = pytest.importorskip("pyarrow")
+    rows = range(999)
+    flags, words = [i % 3 == 0 for i in rows], [f"{i}" for i in rows]
+    columns = {"flag": flags, "hole": [i or None for i in rows], "word": words}
+    return pa.table({**columns, "list": [[i] * (i % 3) for i in rows]})
+
+
+@pytest.mark.parametrize("options", [{}, {"shuffle": True}, {"dtype": "float32"}, {"layout": "matrix"}])
+@pytest.mark.parametrize("source", SOURCES_OF_LOADERS)
+def test_the_work_of_a_loader_is_not_guarded(source: str, options: dict[str, Any], tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pq = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    pq.write_table(columns_that_copy(), path, row_group_size=150)
+    given, of_table = SOURCES_OF_LOADERS[source](path), {"encode": "bytes", "nulls": 0, "lists": "pad"}
+    if options.get("layout"):
+        of_table, options = {"nulls": 0}, {**options, "dtype": "float64", "columns": ["flag", "hole"]}
+        options |= {"columns": None} if source == "dict" else {}
+    elif "dtype" in options:
+        options = {"dtype": {"int64": "float32"}}
+    options |= of_table if source != "dict" else {}
+    with zc.forbid_copies():
+        batches = [*zc.loader(given, to="torch", batch_size=100, **options)]
+        assert len(batches) == 10
+        assert not copies(), "the block guards the program's own conversions"
+        if source != "reader" and "shuffle" not in options:
+            assert len(zc.dataset(given, to="torch", **options)[[5, 3]]) >= 2
+    with zc.forbid_copies():
+        import pyarrow as pa
+
+        assert pa.table(zc.loader(path, to="numpy", columns=["flag"], batch_size=100)).num_rows == 999
+
+
 # -- actions ----------------------------------------------------------------------------------
 
 

@@ -22,6 +22,7 @@ from zerocopy._engine import recording
 from zerocopy.monitor.writes import Write
 
 pd, pa, pl = (pytest.importorskip(name) for name in ("pandas", "pyarrow", "polars"))
+pq, _, _ = (pytest.importorskip(f"pyarrow.{name}") for name in ("parquet", "csv", "feather"))
 torch, jnp = pytest.importorskip("torch"), pytest.importorskip("jax.numpy")
 
 
@@ -210,22 +211,44 @@ def test_batches_of_a_data_set_are_copies() -> None:
     assert r.writes == []
 
 
-@pytest.mark.parametrize("source", ["frame", "parquet", "array"])
-def test_a_write_to_a_batch_of_a_loader_is_one_report(source: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", ["frame", "array", "stream"])
+def test_a_write_to_a_batch_that_aliases_the_source_is_one_report(source: str) -> None:
     frame = pd.DataFrame({"km": np.arange(1000.0)})
-    frame.to_parquet(path := str(tmp_path / "x.parquet"))
-    given = {"frame": frame, "parquet": path, "array": {"km": frozen(np.arange(1000.0))}}[source]
+    table = pa.Table.from_pandas(frame)
+    makers = {
+        "frame": lambda: frame,
+        "array": lambda: {"km": frozen(np.arange(1000.0))},
+        "stream": table.to_reader,
+    }
     with zc.monitor.record(writes=True) as outer, zc.monitor.record(writes=True) as r:
-        for batch in zc.loader(given, to="torch", batch_size=100):
+        for batch in zc.loader(makers[source](), to="torch", batch_size=100):
             batch["km"].mul_(2)
         del batch
     assert len(r.writes) == len(outer.writes) == 1
     assert (r.writes[0].file, r.writes[0].ranges) == (__file__, ((0, 800),))
     assert "fix: pass shuffle=True to the loader" in str(r)
     with zc.monitor.record(writes=True) as r:
-        for batch in zc.loader(given, to="torch", batch_size=100, shuffle=True):
+        for batch in zc.loader(makers[source](), to="torch", batch_size=100, shuffle=True):
             batch["km"].mul_(2)
     assert r.writes == []
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("source", ["a.parquet", "a.arrow", "a.csv", "open", "table"])
+def test_batches_with_new_memory_are_not_watched(source: str, shuffle: bool, tmp_path: Path) -> None:
+    table = pa.table({"km": np.arange(1000.0), "city": ["Bern", "Oslo"] * 500})
+    pq.write_table(table, tmp_path / "a.parquet")
+    pa.feather.write_feather(table, tmp_path / "a.arrow", compression="lz4")
+    pa.csv.write_csv(table, tmp_path / "a.csv")
+    given: Any = {"open": pq.ParquetFile(tmp_path / "a.parquet"), "table": table}.get(source)
+    with zc.monitor.record(writes=True) as r:
+        loader = zc.loader(
+            given or tmp_path / source, to="torch", batch_size=100, encode="bytes", shuffle=shuffle
+        )
+        for batch in loader:
+            batch["km"].mul_(2)
+            batch["city"].values.zero_()
+    assert len(r.writes) == 2 * (source == "table" and not shuffle)
 
 
 PROTECTED = """

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Literal
 
 from zerocopy._engine.options import Like, Target
+from zerocopy._engine.recording import own_work
 from zerocopy._engine.target import is_named, of_object
 from zerocopy.errors import ZeroCopyError
 from zerocopy.errors.tracebacks import public
@@ -169,8 +170,9 @@ def loader(
 
 def _create(source: Any, options: LoaderOptions) -> Loader[Any]:
     try:
-        opened = with_one_length(encode_source(open_source(source, options), options), options)
-        return loader_class(options.to)(opened, options, opened.empty())
+        with own_work():
+            opened = with_one_length(encode_source(open_source(source, options), options), options)
+            return loader_class(options.to)(opened, options, opened.empty())
     except ZeroCopyError as error:
         in_terms_of_loader(error, options)
         raise

@@ -63,6 +63,8 @@ class _Rows:
     schema: Any = None
     #: Whether reading returns aliases of memory that exists already.
     in_memory = False
+    #: Whether reading returns memory that the program does not have, or cannot write to.
+    is_new = True
     #: Whether `explain` may read its first rows, because no file is read.
     has_rows = False
     #: The words of columns that are read as codes, as ``pyarrow.Array`` objects.
@@ -171,6 +173,7 @@ class _Derived(_Rows):
         self.note: str = source.note
         self.only_here: str = source.only_here
         self.in_memory: bool = source.in_memory
+        self.is_new: bool = source.is_new
         self.has_rows: bool = source.has_rows
         self.dictionaries: Mapping[str, Any] = dict(source.dictionaries)
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from zerocopy import forks
+from zerocopy._engine import recording
 from zerocopy._engine.convert import convert
 from zerocopy._engine.options import ResultT
 from zerocopy.errors import LoaderUseError, ZeroCopyError
@@ -28,10 +29,16 @@ class Step(NamedTuple):
     portion: Portion
     chunk: Chunk | None
     cut: Cut | None
+    write_fix: str | None
 
     def batch(self) -> Any:
         """Return the batch; None at the end of the epoch, or if too few of its rows could be read."""
-        return None if self.chunk is None or self.cut is None else self.chunk.batch(self.cut)
+        if self.chunk is None or self.cut is None:
+            return None
+        if recording.counters is None:
+            return self.chunk.batch(self.cut)
+        with recording.own_work(self.write_fix):
+            return self.chunk.batch(self.cut)
 
 
 class _Started(NamedTuple):
@@ -110,14 +117,16 @@ class BatchIterator(Iterator[ResultT]):
         tracker: Tracker,
         counters: Counters,
         copies: DeviceCopies | None = None,
+        write_fix: str | None = None,
     ) -> None:
         """Start a thread that makes ``options.prefetch`` batches in advance.
 
         ``chunks(portion, done)`` returns the chunks of an epoch after the first `done` batches, and `epochs`
         has the arguments of the calls, in the thread. The progress of `tracker` is replaced with each batch,
-        and at the end of an epoch. `copies` copies batches to a device in advance.
+        and at the end of an epoch. `copies` copies batches to a device in advance. `write_fix` is that of
+        `zerocopy._engine.recording`.
         """
-        self._tracker, self._options = tracker, options
+        self._tracker, self._options, self._write_fix = tracker, options, write_fix
         self._ahead = None if copies is None else Ahead(copies)
         self._lock = forks.lock()
         self._item: _Item | None = None
@@ -157,7 +166,7 @@ class BatchIterator(Iterator[ResultT]):
                 self._tracker.is_exhausted |= not is_closed
                 raise StopIteration
         cut = item.chunk.cuts[item.made] if item.chunk is not None and item.made < item.batches else None
-        step = Step(item.portion, item.chunk, cut)
+        step = Step(item.portion, item.chunk, cut, self._write_fix)
         batch = step.batch()
         item.made += 1
         if item.made >= item.batches:
@@ -255,7 +264,8 @@ def _record_batches(batches: Iterable[Any]) -> Generator[Any]:
 def _table(batch: Any) -> Any:
     import pyarrow as pa
 
-    columns = convert(batch, "pyarrow")
+    with recording.own_work():
+        columns = convert(batch, "pyarrow")
     if isinstance(columns, pa.Table):
         return columns
     why = f"its batches are matrices or arrays without names, such as {type(batch).__qualname__}"

@@ -32,6 +32,7 @@ from zerocopy.loading.reading import GroupReader, StreamReader
 from zerocopy.loading.state import WorkerUse, is_starting_process, part_of_worker
 from zerocopy.loading.stats import Counters, LoaderStats, add_loader
 
+_WRITE_FIX = "pass shuffle=True to the loader, which then copies, or write to a copy of the batch"
 #: Bytes of a buffer of a matrix in the order of the source, so that it stays in a cache.
 _IN_ORDER_BYTES = 2 << 20
 
@@ -114,8 +115,9 @@ class Loader(Iterable[ResultT]):  # mypy infers the types of [*loader] only from
             # The iterator's tracker refers to neither the iterator nor its thread.
             tracker = Tracker(progress)
             epochs, copies = self._epochs(progress), self._plan.copies
+            write_fix = None if self._options.is_shuffled or self._source.is_new else _WRITE_FIX
             batches: BatchIterator[ResultT] = BatchIterator(
-                self._chunks, epochs, self._options, tracker, self._counters, copies
+                self._chunks, epochs, self._options, tracker, self._counters, copies, write_fix
             )
             self._move(tracker, is_begun=True)
         return batches

@@ -14,6 +14,7 @@ import numpy as np
 from zerocopy import registry
 from zerocopy._engine.call_text import rewrite
 from zerocopy._engine.options import Like, Target
+from zerocopy._engine.recording import own_work
 from zerocopy._engine.target import is_named, of_object, resolve
 from zerocopy.errors import OptionError, ReadError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.errors.invalid_option import unknown_option
@@ -75,7 +76,8 @@ def dataset(source: Any, to: Target | Like, **options: Any) -> MapDataset:
 @contextmanager
 def _in_terms_of_dataset(options: LoaderOptions | None) -> Iterator[None]:
     try:
-        yield
+        with own_work():
+            yield
     except ZeroCopyError as error:
         if options is not None:
             in_terms_of_loader(error, options)

@@ -13,6 +13,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from zerocopy import forks
+from zerocopy._engine import recording
 from zerocopy.errors import LoaderUseError
 from zerocopy.loading.dataset import close_iterator
 
@@ -187,6 +188,8 @@ class Prefetcher:
 def _run(channel: Channel, make_items: Callable[[], Iterator[Any]]) -> None:
     """Make items until the channel is stopped; an error reaches the consumer after the items before it."""
     items: Any = iter(())
+    recording.entries.set(())  # threads of a free-threaded build inherit the context
+    recording.write_fix.set(None)
     try:
         try:
             items = make_items()

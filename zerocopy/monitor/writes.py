@@ -18,8 +18,6 @@ import zlib
 from array import array as integers
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import takewhile
-from traceback import walk_stack
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -28,6 +26,7 @@ import numpy as np
 from zerocopy import handover
 from zerocopy._engine.containers import format_path, map_leaves
 from zerocopy._engine.memory import view
+from zerocopy._engine.recording import write_fix
 from zerocopy.formatting import printable
 from zerocopy.monitor.conversion import short_path
 from zerocopy.monitor.recorder import place_of, site
@@ -38,7 +37,6 @@ from zerocopy.tables.result import result_leaves
 
 #: Bytes of a checksum: small arrays have exact ranges, and large ones short lists of checksums.
 _LEAST, _MOST, _BLOCKS = 64, 1 << 16, 4096
-_FIX_OF_LOADER = "pass shuffle=True to the loader, which then copies, or write to a copy of the batch"
 _readonly_mappings: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
 
@@ -116,18 +114,11 @@ class Watcher:
 
     def alias(self, array: Array, source: Source, target: str) -> Array:
         """Return an ndarray of the same memory that is watched until it and its views are dropped."""
-        names = (str(frame.f_globals.get("__name__")) for frame, _ in walk_stack(sys._getframe()))
-        modules = {*takewhile(lambda name: name.startswith("zerocopy."), names)}
-        is_new = "zerocopy.loading.map_style" in modules  # a batch that only the caller has
-        if array.dtype.hasobject or not array.nbytes or is_new or _protects(array) or _is_file(array):
+        fix = write_fix.get()
+        if fix is None or array.dtype.hasobject or not array.nbytes or _protects(array) or _is_file(array):
             return array
         write = Write(*place_of(*site()), source.summary, target, array.nbytes)
-        if "zerocopy.loading.batch_plan" in modules:
-            write = replace(write, fix=_FIX_OF_LOADER)
-            base: Any = array
-            while (base := getattr(base, "base", None)) is not None:  # what the loader's thread has made
-                if isinstance(base, _Watched) and not base.write.file:
-                    self.watched.pop(id(base), None)
+        write = replace(write, fix=fix or write.fix)
         watched = _Watched(self, array, write)
         self.watched[id(watched)] = watched
         self._new.__dict__.setdefault("keys", []).append(id(watched))

@@ -39,6 +39,7 @@ class ChunkedArrays(Dataset):
     def __init__(self, arrays: Mapping[Hashable, Any], name: str) -> None:
         self.name = name
         self._arrays = dict(arrays)
+        self.is_new: bool = all(map(chunk_rows, self._arrays.values()))
         hooks = [(_hook(array), array) for array in self._arrays.values()]
         obstacles = [hook.only_here for hook, array in hooks if hook.only_here and not hook.location(array)]
         self.only_here: str = next(iter(obstacles), "")

@@ -51,6 +51,7 @@ class TableDataset(Dataset):
         self._digest = digest
         self.whole = table
         self.order = order
+        self.is_new: bool = order is not None
         self.schema: Any = table.schema
         rows = [batch.num_rows for batch in table.to_batches(max_chunksize=GROUP_ROWS)]
         if order is not None:
@@ -74,6 +75,7 @@ class ArrayDataset(Dataset):
     """A dict of NumPy arrays whose first dimension is the rows."""
 
     in_memory = True
+    is_new = False
 
     #: The labels of arrays whose NaN is a null for ``nulls=``.
     missing: Sequence[Hashable] = ()

@@ -15,6 +15,8 @@ from zerocopy.protocols.exporter_errors import as_read_errors
 class BatchStream(Stream):
     """Record batches of an iterable that a function returns."""
 
+    is_new = False
+
     def __init__(
         self,
         name: str,
