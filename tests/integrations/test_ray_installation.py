@@ -176,9 +176,9 @@ def test_runtime_env_refuses_another_hook() -> None:
 
 
 def _recipes() -> list[str]:
-    page = (ROOT / "docs" / "processes.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "processes" / "dask-ray-flight.md").read_text(encoding="utf-8")
     section = page.split("\n## Ray\n")[1].split("\n## ")[0]
-    return re.findall(r"```py\n(.*?)```", section, re.DOTALL)
+    return re.findall(r"```python no-run\n(.*?)```", section, re.DOTALL)
 
 
 @pytest.mark.full

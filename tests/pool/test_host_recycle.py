@@ -72,7 +72,7 @@ def fill():
     before = faults()
     x = torch.full((16 * M,), 1.0)
     return faults() - before
-# 64 MB are 16384 pages. A heap needs about ten calls to become stable: see docs/pool.md.
+# 64 MB are 16384 pages. A heap needs about ten calls to become stable: see docs/host-memory.md.
 print(min(fill() for _ in range(30)) < 100)
 """
     )

@@ -1,6 +1,6 @@
 """Parts of ``zerocopy doctor`` about processes: the limits of a GPU, and the requirements of ``share``.
 
-Time slices, MPS, MIG, vGPU and compute modes are described in docs/monitor/gpus.md, "What limits a GPU".
+Time slices, MPS, MIG, vGPU and compute modes are described in docs/gpu-server.md, "Several users of one GPU".
 The requirements of ``share`` are checked by sharing memory with a child.
 """
 

@@ -113,7 +113,7 @@ def _manager() -> Any:
             if pool is None:
                 return self._fallback().memalloc(size)
             # On the default stream, because Numba frees without a stream: unlike cuMemFree of Numba's own
-            # manager, this does not wait for non-blocking streams (docs/pool.md).
+            # manager, this does not wait for non-blocking streams (docs/gpu.md).
             block = Block(pool, size, LEGACY_DEFAULT_STREAM, self.context.device.id, "numba")
             self.allocations[block.ptr] = block
             finalizer = _finalizer(self.allocations, block.ptr)
