@@ -11,6 +11,9 @@ from benchmarks.results import Results
 from benchmarks.suite import Case
 from benchmarks.timing import Timing
 
+#: The kinds of objects of the table of times: a table, and a dict of its columns.
+_TYPICAL = ("table 1,000 x 10", "table 1,000 x 10 to a dict", "dict 1,000 x 10")
+
 
 def verdict(results: Results) -> str:
     """Return the mean, how many cells are slower or have no ratio, and how many have fewer blocks."""
@@ -45,15 +48,15 @@ def summary(results: Results) -> str:
     return table(["objects", "cells", "geometric mean", "worst", f"above {WORST}x"], rows)
 
 
-def pairs(results: Results) -> str:
-    """Return a row for each source and a column for each target: the mean, and the range of the ratios."""
-    by_pair: dict[tuple[str, ...], list[float]] = {}
-    for name, value in _ratios(results.cases["grid/cells"]).items():
-        by_pair.setdefault(tuple(name.partition(",")[0].split(" -> ")), []).append(value)
-    shown = {
-        pair: f"{geometric_mean(values):.2f}x ({min(values):.2f} to {max(values):.2f})"
-        for pair, values in by_pair.items()
-    }
+def times(results: Results) -> str:
+    """Return a row for each source and a column for each target: the ratio and the time of one table."""
+    shown: dict[tuple[str, ...], str] = {}
+    for case in results.cases["grid/cells"]:
+        pair, _, kind = case.name.partition(", ")
+        if kind in _TYPICAL:
+            value = ratio(case)
+            text = "-" if value is None else f"{value:.2f}x"
+            shown[tuple(pair.split(" -> "))] = f"{text} ({time(case.fastest('ours'))})"
     names = (*TABLES, *ARRAYS)
     sources, targets = ([n for n in names if any(pair[side] == n for pair in shown)] for side in (0, 1))
     return table(["from, to", *targets], [[a, *(shown.get((a, b), "") for b in targets)] for a in sources])
@@ -68,8 +71,8 @@ def slowest(results: Results) -> str:
         pair, _, kind = name.partition(", ")
         hand = cases[name].fastest("idiom")
         assert hand
-        times = f"{time(cases[name].fastest('ours'))}, by hand {time(hand)}"
-        rows.setdefault((pair, code(hand.label)), []).append(f"{above[name]:.2f}x {kind} ({times})")
+        both = f"{time(cases[name].fastest('ours'))}, by hand {time(hand)}"
+        rows.setdefault((pair, code(hand.label)), []).append(f"{above[name]:.2f}x {kind} ({both})")
     return table(
         ["pair", "objects", "code by hand"],
         [[pair, "; ".join(kinds), by_hand] for (pair, by_hand), kinds in rows.items()],
