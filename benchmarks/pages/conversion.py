@@ -41,7 +41,9 @@ def verified(results: Results) -> str:
 def grid(results: Results) -> str:
     """Return a row for each source and a column for each target."""
     cases = results.cases["conversion/grid"]
-    return "\n\n".join([_by_label(cases, "from \\ to"), _remarks(cases)])
+    labels = labels_of(cases)
+    rows = [[case.name, *(noted(entry_of(case, label)) for label in labels)] for case in cases]
+    return f"{table(['from, to', *labels], rows)}\n\n{_remarks(cases)}"
 
 
 def pairs(results: Results) -> str:
@@ -179,12 +181,6 @@ def _contest(case: Case) -> list[str]:
 
 def _against(entry: Entry, ours: Entry | None) -> str:
     return f"{time(entry)} ({ratio(entry, ours)})" if entry.timing and ours else "-"
-
-
-def _by_label(cases: Sequence[Case], head: str) -> str:
-    labels = labels_of(cases)
-    rows = [[case.name, *(noted(entry_of(case, label)) for label in labels)] for case in cases]
-    return table([head, *labels], rows)
 
 
 def _remarks(cases: Sequence[Case]) -> str:

@@ -10,13 +10,14 @@ from benchmarks.results import Results
 from benchmarks.suite import Case, Entry, median
 
 
-def rows(results: Results, section: str) -> str:
+def rows(results: Results, *sections: str) -> str:
     """Return a row for each framework, and columns for each exchange: without and with zerocopy, figures.
 
     Times are followed by their multiple of the reference, which took its turn with them.
     """
+    every = [case for section in sections for case in results.cases[section]]
     by_framework: dict[str, dict[str, Case]] = {}
-    for case in results.cases[section]:
+    for case in every:
         exchange, _, framework = case.name.rpartition(", ")
         by_framework.setdefault(framework, {})[exchange] = case
     exchanges = list(dict.fromkeys(e for cases in by_framework.values() for e in cases))
@@ -34,7 +35,6 @@ def rows(results: Results, section: str) -> str:
     for exchange, what in columns:
         short = (common and exchange.partition(", ")[2]) or exchange
         heads.append((f"{short}: " if len(exchanges) > 1 else "") + (what or "zerocopy"))
-    every = results.cases[section]
     labels = dict.fromkeys(
         f"`{entry.label}`" for case in every for entry in case.timed("idiom") if entry.label not in case.name
     )
