@@ -11,7 +11,6 @@ import json
 import math
 import os
 import platform
-import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -179,15 +178,15 @@ def main() -> str:
     template = Template((Path(__file__).parent / "replacements.in").read_text(encoding="utf-8"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        arrays = [_section(name, FROM_ARRAYS, _array(name), ARRAY_CASES) for name in ARRAYS]
-        tables = [_section(name, FROM_TABLES, _table(name), TABLE_CASES) for name in TABLES]
-    rows = re.findall(r"^\| \w+ \| `.+?` \| (.+?) \| `.+?` \| (.+?) \|", "\n".join(arrays + tables), re.M)
+        arrays = [row for name in ARRAYS for row in _rows(name, FROM_ARRAYS, _array(name), ARRAY_CASES)]
+        tables = [row for name in TABLES for row in _rows(name, FROM_TABLES, _table(name), TABLE_CASES)]
+    memory = [row[3] for row in arrays + tables]
     return template.substitute(
-        arrays="\n\n".join(arrays),
-        tables="\n\n".join(tables),
+        arrays=_lines(arrays),
+        tables=_lines(tables),
         versions=_versions(),
-        aliases=rows.count(("copy", "alias")),
-        rows=len(rows),
+        aliases=memory.count("copy, alias"),
+        rows=len(memory),
     )
 
 
@@ -200,18 +199,20 @@ def _table(source: str) -> Any:
     return zc.convert(columns, to=source)
 
 
-def _section(source: str, calls: dict[tuple[str, str], str], x: Any, cases: tuple[Case, ...]) -> str:
+def _rows(source: str, calls: dict[tuple[str, str], str], x: Any, cases: tuple[Case, ...]) -> list[list[str]]:
     rows = []
     for (origin, target), by_hand in calls.items():
         if origin == source:
             ours = _ours(source, target)
             notes, time = _notes(source, by_hand, ours, cases), RATIOS.get((source, target), "")
-            memory = _memory(by_hand, x), _memory(ours, x)
-            rows.append([target, f"`{by_hand}`", memory[0], f"`{ours}`", memory[1], time, "<br>".join(notes)])
-    head = ["to", "by hand", "memory", "with zerocopy", "memory", "time", "differences seen on other inputs"]
-    lines = [head, ["---"] * len(head), *rows]
-    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-    return f"### From {source}\n\n{table}"
+            memory = f"{_memory(by_hand, x)}, {_memory(ours, x)}"
+            rows.append([source, target, f"`{by_hand}`", memory, time, "<br>".join(notes)])
+    return rows
+
+
+def _lines(rows: list[list[str]]) -> str:
+    head = ["from", "to", "by hand", "memory", "time", "differences seen on other inputs"]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [head, ["---"] * len(head), *rows])
 
 
 def _ours(source: str, target: str) -> str:
@@ -228,7 +229,7 @@ def _memory(code: str, x: Any) -> str:
     if isinstance(x, duckdb.DuckDBPyRelation):
         return "copy"  # DuckDB copies each result: it has no memory of its own to share
     if isinstance(result, duckdb.DuckDBPyRelation):
-        return "read when a query runs"
+        return "query"
     return "alias" if zc.shares_memory(x, result) else "copy"
 
 
