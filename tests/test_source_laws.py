@@ -115,7 +115,7 @@ def test_every_reason_has_a_code() -> None:
         for node in ast.walk(parse(path))
         if is_reason_without_code(node)
     ]
-    assert not without, "pass code= to Reason, and describe the code in docs/reason-codes.md"
+    assert not without, "pass code= to Reason, and describe the code in zerocopy/errors/codes.py"
 
 
 def swallows(node: ast.AST) -> bool:
