@@ -203,6 +203,16 @@ except MemoryError:
     assert completed.stdout == "refused\nrefused\n45\n", completed.stderr
 
 
+def test_the_fix_of_a_slice_does_not_install_the_pool_again(run_python):
+    pytest.importorskip("jax")
+    completed = run_python(
+        "import zerocopy as zc\n"
+        + ALIGNED
+        + 'print(zc.explain(np.zeros(100, "f4")[1:], "jax").reasons[0].remedy)'
+    )
+    assert completed.stdout.startswith("x.copy() allocates"), completed.stderr
+
+
 ENDS = {
     "cycle": "a = [np.zeros(n) for n in SIZES]; a.append(a); a[0].base is None; del a",
     "global": "kept = [np.zeros(n) for n in SIZES] + [np.empty(n) for n in SIZES]",

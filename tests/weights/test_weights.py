@@ -433,3 +433,4 @@ def test_a_recording_counts_the_bytes_that_are_copied_and_why(tmp_path: Path) ->
     assert {row.file for row in rows} == {__file__}
     (copied,) = [row for row in rows if row.copied_bytes]
     assert copied.why.startswith("JAX requires memory aligned to 64 bytes")
+    assert "(zc.open_weights(" in copied.fix  # the caller has no array x

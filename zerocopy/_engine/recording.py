@@ -111,9 +111,10 @@ class Observed:
 
 class _Thread(threading.local):
     running: Observed | None = None  # the innermost conversion of this thread
+    place = "x"  # an expression for the object, which fixes name
 
 
-_thread = _Thread()
+thread = _Thread()
 
 
 class own_work:  # `contextlib.contextmanager` takes 0.5 us longer
@@ -133,21 +134,21 @@ class own_work:  # `contextlib.contextmanager` takes 0.5 us longer
 @contextmanager
 def unrecorded() -> Iterator[None]:
     """Neither record nor guard the conversions of a block: zerocopy makes them, not the program."""
-    outer, _thread.running = _thread.running, Observed()
+    outer, thread.running = thread.running, Observed()
     try:
         with own_work():
             yield
     finally:
-        _thread.running = outer
+        thread.running = outer
 
 
 def observe(
     active: Counters, convert: Callable[..., object], obj: object, to: object, passed: Mapping[str, object]
 ) -> object:
     """Return ``convert(obj, to, passed, observed)``, the slow path, and record it to `active`."""
-    outer = _thread.running
+    outer = thread.running
     observed = Observed(outer)
-    _thread.running, start = observed, time.perf_counter_ns()
+    thread.running, start = observed, time.perf_counter_ns()
     try:
         try:
             result = convert(obj, to, passed, observed)
@@ -164,7 +165,7 @@ def observe(
             for watcher in handover.watchers.copy():
                 watcher.name(result)
     finally:
-        _thread.running = outer
+        thread.running = outer
     return result
 
 
@@ -257,7 +258,7 @@ def _sample(
             plan = resolve_fixes(observed.plan, observed.call)
         else:
             plan = explain(obj, to, **options)
-        reason = main_reason(plan)
+        reason = main_reason(plan, thread.place)
         if reason is not None:
             reasons[key] = reason
         elif (slow := _slow_alias(plan)) is not None:

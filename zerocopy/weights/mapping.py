@@ -262,11 +262,12 @@ class Weights(Mapping[str, ResultT]):
         return {name: file.array(tensor, self._writable) for name, file, tensor in sources}
 
     def _convert(self, name: str, array: Array, options: Mapping[str, Any]) -> Any:
+        tensor = self.tensors[name]
+        path = tensor.file
+        recording.thread.place = f"zc.open_weights({path!r})[{name!r}]"
         try:
             return convert(array, self.to, **options)
         except ZeroCopyError as error:
-            tensor = self.tensors[name]
-            path = tensor.file
             if isinstance(error, CopyRequiredError):
                 remedy = error.remedy  # of `forbid_copies`
                 if options.get("copy") is False:
@@ -275,11 +276,13 @@ class Weights(Mapping[str, ResultT]):
                     remedy = f"{_align(tensor)}; or {remedy}"
                 error.with_context(remedy=remedy)
             elif error.calls:  # they name the array x
-                first = f"x = zc.open_weights({path!r})[{name!r}]; "
+                first = f"x = {recording.thread.place}; "
                 error.calls = tuple(first + call for call in error.calls)
                 error.with_context(remedy=first + error.remedy)
             asked = f"open_weights({path!r}, to={self.to!r})[{name!r}]"
             raise error.with_context(asked=asked) from error.__cause__
+        finally:
+            recording.thread.place = "x"
 
     def _is_read(self, name: str, array: Array) -> bool:
         """Whether a tensor is read into a block, because the target would copy it from the mapping."""

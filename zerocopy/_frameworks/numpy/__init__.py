@@ -50,7 +50,7 @@ class NumPy(Framework):
     has_datetime64 = True
     has_records = True
     reads_views = False
-    actions: Mapping[str, Fix] = {
+    _actions: Mapping[str, Fix] = {
         "align": Fix("{x}.copy()", before='zc.install_pool(host="aligned")'),
         "contiguous": Fix("numpy.ascontiguousarray({x})"),
         **{f"cast:{name}": changed(f"{{x}}.astype('{name}')") for name in ("float64", "float32", "int8")},
@@ -65,6 +65,12 @@ class NumPy(Framework):
         "replace": Fix("{{**{{name: {x}[name] for name in {x}.dtype.fields.keys()}}, {label}: {value}}}"),
         "truncate:us": Fix("{x}.astype('m8[us]')"),
     }
+
+    @property
+    def actions(self) -> Mapping[str, Fix]:  # type: ignore[override]
+        from zerocopy.pool.host import data_handler  # only errors need it
+
+        return {**self._actions, "align": Fix("{x}.copy()")} if data_handler.aligns() else self._actions
 
     def owns(self, cls: type) -> bool:
         import numpy as np

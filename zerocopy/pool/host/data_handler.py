@@ -128,6 +128,11 @@ def enable(feature: str) -> None:
     _apply()
 
 
+def aligns() -> bool:
+    """Whether new arrays are aligned."""
+    return "aligned" in _enabled
+
+
 def disable(feature: str) -> str:
     """Undo `enable`; return the changes that remain."""
     _enabled.discard(feature)
