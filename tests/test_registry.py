@@ -14,7 +14,7 @@ import weakref
 import numpy as np
 import pytest
 from helpers.arrays import sample
-from helpers.frameworks import HOST
+from helpers.frameworks import HOST, registry_restored
 from helpers.free_threaded import with_gil
 from helpers.paths import ROOT
 
@@ -264,6 +264,30 @@ def test_known_types_are_looked_up_without_a_write(monkeypatch) -> None:
     for name in ("_by_type", "_by_lasting_type"):
         monkeypatch.setattr(registry, name, ReadOnly(getattr(registry, name)))
     assert registry.by_type(np.ndarray).name == "numpy"
+
+
+def test_an_owner_that_another_thread_replaces_during_the_lookup_is_not_kept() -> None:
+    class Thing:
+        pass
+
+    class New(zc.Framework):
+        name = "replaced"
+        root_modules = (__name__.partition(".")[0],)
+
+        def owns(self, cls: type) -> bool:
+            return cls is Thing
+
+    class Old(New):
+        def owns(self, cls: type) -> bool:
+            if cls is Thing:
+                zc.register(new)
+            return cls is Thing
+
+    new = New()
+    with registry_restored():
+        zc.register(Old())
+        registry.by_type(Thing)
+        assert registry.by_type(Thing) is new
 
 
 @with_gil("after the other tests of this file, the type is freed later than gc.collect() returns")

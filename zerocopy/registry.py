@@ -159,6 +159,7 @@ def on_change(clear: Any) -> None:
 
 def add(framework: Framework, replaces: bool = True) -> None:
     """Add a framework whose types no route has seen; one that `replaces` none can be registered already."""
+    global _by_type, _by_lasting_type, _variants
     with _lock:
         old = _known.get(framework.name)
         if old is not None and not replaces:
@@ -174,9 +175,8 @@ def add(framework: Framework, replaces: bool = True) -> None:
         # lacks is loaded again.
         if framework.kind != "source":
             _known[framework.name] = framework
-        _by_type.clear()
-        _by_lasting_type.clear()
-        _variants.clear()
+        # New tables: a thread that found an owner before stores it in the old ones.
+        _by_type, _by_lasting_type, _variants = WeakKeyDictionary(), _Known(), {}
 
 
 @cache
@@ -268,12 +268,13 @@ def suggest(name: str) -> str:
 
 
 def _variant(top: str, form: str) -> Framework | None:
-    framework = _variants.get((top, form))
+    variants = _variants
+    framework = variants.get((top, form))
     if framework is None:
         base = _find(top)
         framework = base.variant(form) if base is not None else None
         if framework is not None:
-            _variants[top, form] = framework
+            variants[top, form] = framework
     return framework
 
 
@@ -294,9 +295,10 @@ def by_type(cls: type) -> Framework | None:
     The modules that define the type and its bases decide; no framework is imported
     (law 2). A negative answer is not cached (law 3): a framework can be registered later.
     """
+    lasting, others = _by_lasting_type, _by_type
     is_hashable = type(cls).__hash__ is not None  # a metaclass can have __eq__ alone
     if is_hashable:
-        framework = _by_lasting_type[cls] or _by_type.get(cls)
+        framework = lasting[cls] or others.get(cls)
         if framework is not None or cls in _OF_PYTHON:
             return framework
     # The file named after the type's root module comes first: loading the other files and
@@ -308,7 +310,7 @@ def by_type(cls: type) -> Framework | None:
         owners = (_owner(cls, _root(base)) for base in cls.__mro__)
         framework = next((owner for owner in owners if owner is not None), None)
     if framework is not None and is_hashable:
-        (_by_lasting_type if lasts(cls) else _by_type)[cls] = framework
+        (lasting if lasts(cls) else others)[cls] = framework
     return framework
 
 
