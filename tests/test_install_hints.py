@@ -11,7 +11,7 @@ import pytest
 
 from zerocopy.errors import FrameworkNotInstalledError
 from zerocopy.integrations import ENGINES, install_line
-from zerocopy.monitor.errors import require
+from zerocopy.monitor.observer import require
 
 ROOT = Path(__file__).parents[1]
 _PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -10,8 +10,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from zerocopy.errors import FrameworkNotInstalledError
-from zerocopy.monitor.errors import require
-from zerocopy.monitor.observer import MachineReader
+from zerocopy.monitor.observer import MachineReader, require
 from zerocopy.monitor.sample import Machine
 
 psutil = pytest.importorskip("psutil")

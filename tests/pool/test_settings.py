@@ -10,10 +10,10 @@ from helpers.pool_stand_ins import HostAllocator
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
 import zerocopy as zc
-from zerocopy.formatting import format_bytes
+from zerocopy.formatting import format_bytes, shown
 from zerocopy.pool.attachments import framework_names
 from zerocopy.pool.settings import KINDS, Settings, device_number
-from zerocopy.pool.sizes import parse_size, show_value
+from zerocopy.pool.sizes import parse_size
 
 GIB = 1 << 30
 
@@ -73,9 +73,9 @@ def test_largest_size_is_accepted() -> None:
 
 
 def test_values_in_messages_are_short() -> None:
-    assert show_value(10**5000) == "an integer of 16610 bits"
-    assert len(show_value("x" * 1000)) == 200
-    assert "\n" not in show_value(np.zeros((9, 9)))
+    assert shown(10**5000) == "an integer of 16610 bits"
+    assert len(shown("x" * 1000)) == 200
+    assert "\n" not in shown(np.zeros((9, 9)))
 
 
 def test_single_letter_unit_is_refused() -> None:

@@ -20,13 +20,14 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def shown(value: object) -> str:
-    """Return the representation of a value, with unprintable characters escaped."""
+    """Return the representation of a value as one line of at most 200 printable characters."""
     if isinstance(value, int) and value.bit_length() > 256:
         return f"an integer of {value.bit_length()} bits"
     try:
-        return printable(repr(value))
+        text = printable(" ".join(map(str.strip, repr(value).splitlines())))
     except ValueError:  # it has an integer of more than 4300 digits, which Python does not convert to text
         return f"<{type(value).__qualname__}>"
+    return text if len(text) <= 200 else f"{text[:197]}..."
 
 
 def format_bytes(count: int) -> str:

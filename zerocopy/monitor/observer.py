@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import time
@@ -9,9 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from zerocopy.errors import ZeroCopyError
+from zerocopy.errors import FrameworkNotInstalledError, ZeroCopyError
 from zerocopy.monitor.conversion import as_dict, check_order, rows_of, sort, sum_record, sum_rows, summarized
-from zerocopy.monitor.errors import require
 from zerocopy.monitor.process_record import parent_of
 from zerocopy.monitor.run_directory import SHOWN, RunFiles, default_directory
 from zerocopy.monitor.sample import Card, Cards, Machine, ProcessRecord, Rates, Sample
@@ -138,6 +138,17 @@ class Observer:
             seen.add(current)
             current = parents.get(current) or parent_of(current)
         return False
+
+
+def require(module: str, purpose: str) -> Any:
+    """Import and return a module of the extra ``monitor``; errors name the `purpose`."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        absent = error.name in (package, module)
+        why = f"{package} is not installed" if absent else f"importing it failed: {error}"
+        raise FrameworkNotInstalledError(purpose, why, f"pip install {package.replace('_', '-')}") from error
 
 
 def no_cards() -> Cards:

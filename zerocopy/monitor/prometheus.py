@@ -9,8 +9,8 @@ from typing import Any
 
 from zerocopy.errors import MonitorFileError
 from zerocopy.formatting import printable
-from zerocopy.monitor.errors import require
 from zerocopy.monitor.figures import FIGURES, SERIES, running
+from zerocopy.monitor.observer import require
 from zerocopy.monitor.sample import Sample
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

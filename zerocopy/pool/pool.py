@@ -10,13 +10,13 @@ from typing import Any
 
 from zerocopy.errors import OptionError
 from zerocopy.forks import LOADING
-from zerocopy.formatting import printable
+from zerocopy.formatting import printable, shown
 from zerocopy.pool.host import HostFigures, HostStats, Mode, Pinned
 from zerocopy.pool.limits import Limit, read_limit
 from zerocopy.pool.memory import DeviceMemory, read_stream
 from zerocopy.pool.report import OWN_REQUESTER, Report, read_record
 from zerocopy.pool.settings import Settings
-from zerocopy.pool.sizes import read_nbytes, read_option, show_value
+from zerocopy.pool.sizes import read_nbytes, read_option
 from zerocopy.pool.stats import Leak, OpenScope, Scope, Stats, host_sum, process_stats, warn_of_leaks
 
 _HOST = "host"
@@ -242,7 +242,7 @@ class Pool:
         recycle: the C library keeps freed blocks of any size up to 64 MiB at the end of its heap; ...
         >>> pool.close()
         """
-        asked = f"set_limit({show_value(limit)})"
+        asked = f"set_limit({shown(limit)})"
         self._memory.check_open(asked)
         fraction, nbytes = read_limit(limit, asked)
         if device == _HOST or (device is None and not self._memory.pools and self._host):

@@ -13,9 +13,10 @@ from typing import Any
 
 from zerocopy.device import CUDA, Device
 from zerocopy.errors import OptionError
+from zerocopy.formatting import shown
 from zerocopy.pool import host
 from zerocopy.pool.attachments import framework_names, other_limits
-from zerocopy.pool.sizes import InvalidValueError, read_option, read_size, show_value, suggest
+from zerocopy.pool.sizes import InvalidValueError, read_option, read_size, suggest
 
 VARIABLE = "ZEROCOPY_POOL"
 NO_LIMIT = "CUDA's default memory pool has no limit"
@@ -75,7 +76,7 @@ class Settings:
         read = {"kind": read_option(_read_kind, kind, "kind")}
         for name, value in options.items():
             if name not in _READERS:
-                asked = f"{name}={show_value(value)}"
+                asked = f"{name}={shown(value)}"
                 raise OptionError(asked, "no such option", suggest(name, _READERS))
             if value is not None:
                 read[name] = read_option(_READERS[name], value, name)
@@ -289,7 +290,7 @@ def _read_frameworks(value: Any) -> tuple[str, ...]:
     chosen = [each.strip() if isinstance(each, str) else each for each in elements]
     for each in chosen:
         if not isinstance(each, str) or each not in known:
-            raise InvalidValueError(f"{show_value(each)} cannot use a pool", suggest(show_value(each), known))
+            raise InvalidValueError(f"{shown(each)} cannot use a pool", suggest(shown(each), known))
     return tuple(each for each in known if each in chosen)
 
 

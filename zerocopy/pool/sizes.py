@@ -31,7 +31,7 @@ def read_option(read: Callable[[Any], Any], value: Any, name: str) -> Any:
         return read(value)
     except InvalidValueError as error:
         why, remedy = error.args
-    raise OptionError(f"{name}={show_value(value)}", why, remedy)
+    raise OptionError(f"{name}={shown(value)}", why, remedy)
 
 
 def parse_size(value: Any, option: str = "size") -> int:
@@ -71,12 +71,6 @@ def _from_text(text: str) -> int:
     if number > _END:  # also infinite, and more digits than int() accepts
         return read_nbytes(_END)
     return read_nbytes(int(match[1]) * _UNITS[unit] if match[1].isdigit() else int(number))  # exact
-
-
-def show_value(value: Any) -> str:
-    """Return a value as one line of at most 200 characters, for a message."""
-    text = " ".join(shown(value).split())
-    return text if len(text) <= 200 else f"{text[:197]}..."
 
 
 def suggest(name: Any, known: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from zerocopy.protocols.arrow_array_checks import check_array
 from zerocopy.protocols.arrow_c import ArrowArray, ArrowArrayStream, ArrowDeviceArray
 from zerocopy.protocols.arrow_schema import ArrowSchema, read_schema, read_struct
-from zerocopy.testing.capsules import KEPT, Callback, address_of, get_name, get_pointer
+from zerocopy.testing.capsules import KEPT, Callback, address_of, get_name, get_pointer, new_capsule
 from zerocopy.testing.cases import Skip, case, check, made, refused, require
 from zerocopy.testing.memory import as_numpy, check_leak, refill
 
@@ -142,10 +142,9 @@ def requested(format: bytes) -> Any:
     def release(address: int) -> None:
         ArrowSchema.from_address(address).release = None
 
-    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
     KEPT.append(schema)
     schema.release = address_of(release)
-    return new(("PyCapsule_New", ctypes.pythonapi))(ctypes.addressof(schema), b"arrow_schema", None)
+    return new_capsule(ctypes.addressof(schema), b"arrow_schema", None)
 
 
 @case("valid", "wrong value", DATA.format("Structure definitions"), protocols=STRUCTS)

@@ -14,6 +14,9 @@ get_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetN
 set_name = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_SetName", ctypes.pythonapi)
 )
+new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
+    ("PyCapsule_New", ctypes.pythonapi)
+)
 #: A deleter or a release callback. ctypes releases the GIL for the call, as threads without it call them.
 Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 KEPT: list[Any] = []  #: callbacks and structs, which the other side may use until the process ends

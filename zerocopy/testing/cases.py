@@ -19,8 +19,7 @@ PROTOCOLS = ["dlpack", "dlpack_c_exchange_api", "arrow_c_array", "arrow_c_stream
 PROTOCOLS += ["array_interface", "cuda_array_interface", "buffer"]
 
 #: Modules that register cases, by the side that they check.
-MODULES: dict[str, list[str]] = {"consumer": ["consumer"]}
-MODULES["producer"] = ["dlpack", "arrow", "interfaces"]
+MODULES = {"consumer": ["consumer"], "producer": ["dlpack", "arrow", "interfaces"]}
 
 CASES: dict[str, Case] = {}
 

@@ -15,7 +15,7 @@ import numpy as np
 from zerocopy.protocols.arrow_c import ArrowArray, ArrowArrayStream, ArrowDeviceArray
 from zerocopy.protocols.arrow_schema import ArrowSchema
 from zerocopy.protocols.dlpack import DLManagedTensor, DLManagedTensorVersioned
-from zerocopy.testing.capsules import KEPT, Callback, address_of
+from zerocopy.testing.capsules import KEPT, Callback, address_of, new_capsule
 from zerocopy.testing.cases import Skip, Violation, case
 from zerocopy.testing.memory import Interface
 
@@ -23,12 +23,8 @@ LOST: list[str] = []  #: Errors that were set when a callback ran.
 BUGS = ("Assertion", "Attribute", "Index", "Key", "Unicode", "Memory", "System")  #: Errors, but no refusals.
 
 api = ctypes.PyDLL(None)
-new_capsule, is_valid = api.PyCapsule_New, api.PyCapsule_IsValid
-new_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-new_capsule.restype = ctypes.py_object
-is_valid.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
-fetch, decref = api.PyErr_Fetch, api.Py_DecRef
-decref.argtypes = (ctypes.c_void_p,)
+is_valid, fetch, decref = api.PyCapsule_IsValid, api.PyErr_Fetch, api.Py_DecRef
+is_valid.argtypes, decref.argtypes = (ctypes.c_void_p, ctypes.c_char_p), (ctypes.c_void_p,)
 error_set = (ctypes.c_void_p * 3)()
 ERROR_PARTS = tuple(ctypes.byref(error_set, ctypes.sizeof(ctypes.c_void_p) * i) for i in range(3))
 Get = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)

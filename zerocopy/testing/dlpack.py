@@ -56,7 +56,6 @@ class Tensor:
         require(tensor.shape or not tensor.ndim, "the shape is NULL")
         self.shape = tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ()
         require(min(self.shape, default=0) >= 0, f"the shape is {self.shape}")
-        self.has_strides = bool(tensor.strides)
         self.strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides and tensor.ndim else None
         self.data = (tensor.data or 0) + tensor.byte_offset
         self.itemsize = max(tensor.bits * tensor.lanes // 8, 1)
@@ -142,7 +141,7 @@ def dlpack_layout(x: Any) -> None:
         shape, (code, bits, lanes) = getattr(x, "shape", None), tensor.dtype
         check(not isinstance(shape, tuple) or tensor.shape == shape, f"shape {tensor.shape}, not {shape}")
         check(code <= 17 and lanes >= 1 and bits in (1, 2, 4, 6, 8, 16, 32, 64, 128), f"dtype {tensor.dtype}")
-        missing = tensor.shape and not tensor.has_strides and tensor.version >= (1, 2)
+        missing = tensor.shape and tensor.strides is None and tensor.version >= (1, 2)
         check(not missing, f"version {tensor.version} has strides that are NULL")
 
 

@@ -13,14 +13,12 @@ from zerocopy.testing.cases import Skip, case, check, made, refused, require
 from zerocopy.testing.memory import as_numpy, check_leak, read, refill, same
 
 HOST = "NumPy, array interface, {} (https://numpy.org/doc/stable/reference/arrays.interface.html)"
-CUDA = (
-    "CUDA array interface, version 3 (https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html)"
-)
+FIELDS = HOST.format("fields; for CUDA numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html")
 BUFFER = "Python, buffer protocol, {} (https://docs.python.org/3/c-api/buffer.html)"
 INTERFACES = ("array_interface", "cuda_array_interface")
 
 
-@case("fields", "wrong value", HOST.format("fields"), protocols=INTERFACES)
+@case("fields", "wrong value", FIELDS, protocols=INTERFACES)
 def interface_fields(protocol: str, x: Any) -> None:
     """The fields have the types, the sizes and the version of the standard."""
     interface = getattr(x, f"__{protocol}__")

@@ -12,8 +12,7 @@ from threading import Thread
 from typing import Any
 
 from zerocopy.errors import MonitorFileError
-from zerocopy.monitor.errors import require
-from zerocopy.monitor.observer import Observer
+from zerocopy.monitor.observer import Observer, require
 from zerocopy.monitor.sampling import Sampler
 
 #: Seconds after which a page that the browser closed is freed.

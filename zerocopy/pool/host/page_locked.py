@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocopy import forks
 from zerocopy.errors import DeviceError, OptionError, PoolClosedError, PoolLimitError
-from zerocopy.pool.sizes import show_value
+from zerocopy.formatting import shown
 from zerocopy.protocols import cuda_driver, cuda_pool
 from zerocopy.protocols.cuda_copies import CopyEvent
 
@@ -135,7 +135,7 @@ class PinnedPool:
         """
         import numpy as np
 
-        asked = f"empty({show_value(shape)}, {show_value(dtype)})"
+        asked = f"empty({shown(shape)}, {shown(dtype)})"
         try:
             # A view of one element, which has no memory of its own: NumPy checks shape and dtype.
             element = np.empty((), np.dtype(dtype))
