@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -64,6 +65,21 @@ def explore_again(items: int) -> int:
 
 def test_a_reader_continues_after_an_earlier_one() -> None:
     assert explore_again(4) > 1_000
+
+
+def test_an_item_that_is_overwritten_before_the_lock_is_not_leased() -> None:
+    ring, locked = Ring(2, False, 1), set()
+    words = [0] * ring.words
+    words[ring.number_word(1)] = 5
+
+    def lock(byte: int, shared: bool = False) -> bool:
+        words[ring.number_word(1)] = 7  # by the writer, which had the lock
+        locked.add(byte)
+        return True
+
+    memory = SimpleNamespace(words=words, lock=lock, unlock=locked.remove)
+    assert protocol.take_newest(ring, memory, 4) is None
+    assert not locked
 
 
 put_one = partial(model.write, count=1, closes=False)
