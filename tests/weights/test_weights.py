@@ -434,7 +434,7 @@ def test_a_recording_counts_the_bytes_that_are_copied_and_why(tmp_path: Path) ->
     (copied,) = [row for row in rows if row.copied_bytes]
     assert copied.why.startswith("JAX requires memory aligned to 64 bytes")
     assert "(zc.open_weights(" in copied.fix  # the caller has no array x
+    halves = write(tmp_path / "halves.safetensors", {"a": np.full(16, 0.5, "f4")}, multiple=64)
     with zc.monitor.record() as recording, pytest.raises(zc.LossyConversionError):
-        halves = write(tmp_path / "halves.safetensors", {"a": np.full(16, 0.5, "f4")}, multiple=64)
         zc.open_weights(halves, to="torch", dtype="uint8").read()
     assert recording.rows[0].fix.startswith("x = zc.open_weights(")
