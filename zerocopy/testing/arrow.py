@@ -231,17 +231,14 @@ def arrow_schema(protocol: str, x: Any) -> None:
         check(field == expected, f"__arrow_c_schema__ is {expected}, and the data {field}")
 
 
-def read_requested(x: Any, protocol: str, request: Any) -> None:
-    Exported(x, protocol, request).contents()
-
-
 @case("requested_schema", "wrong error class", CAPSULE.format("Schema requests"), protocols=STRUCTS)
 def arrow_requested_schema(protocol: str, x: Any) -> None:
     """A schema is a request: it is followed, ignored, or refused with a plain error."""
     Exported(x, protocol, None)
     for format in (b"i", b"u", b"tsu:"):
-        request, errors = requested(format), (ValueError, TypeError, NotImplementedError)
-        refused(partial(read_requested, x, protocol, request), *errors)
+        export = partial(Exported, x, protocol, requested(format))
+        read = partial(lambda export: export().contents(), export)
+        refused(read, ValueError, TypeError, NotImplementedError)
 
 
 @case("arrow_c_stream.end", "wrong value", STREAM.format("get_next"))
