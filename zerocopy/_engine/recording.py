@@ -184,7 +184,8 @@ def _record_refusal(active: Counters, obj: object, to: object, error: BaseExcept
     """Record a call that raised, with the reason in the error."""
     key, _ = active.record_call(_pair(obj, to), REFUSED, 0, 0, False, elapsed)
     if isinstance(error, ZeroCopyError):
-        named = f"x = {thread.place}; " if error.calls and thread.place != "x" else ""
+        place = thread.place
+        named = f"x = {place}; " if error.calls and place != "x" else ""
         reason = error.why, named + error.remedy, error.code
     else:
         message = _text_of(error)
