@@ -12,7 +12,6 @@ from benchmarks.pages.shared import added, entry_of, labels_of, noted, ratio, re
 from benchmarks.results import Results
 from benchmarks.suite import Case, Entry, median
 
-_OTHERS = ("documented", "idiom", "library")
 _DOCUMENTED = " (documented call)"
 
 #: Names of libraries, by a part of their expressions.
@@ -74,20 +73,6 @@ def sizes(results: Results) -> str:
         f"The time of {len(changes)} pairs for the largest array is {least:.2f} to {most:.2f} times that for "
         f"the smallest: {worst}, and {copied}."
     )
-
-
-def containers(results: Results) -> str:
-    """Return a row for each pair and a column for each number of arrays."""
-    by_pair: dict[str, dict[str, Case]] = {}
-    for case in results.cases["conversion/containers"]:
-        pair, _, size = case.name.partition(", ")
-        by_pair.setdefault(pair, {})[size] = case
-    rows = []
-    for pair, cases in by_pair.items():
-        contests = [(case.fastest("ours"), case.fastest(*_OTHERS)) for case in cases.values()]
-        cells = [f"{time(ours)} ({ratio(ours, other)})" for ours, other in contests]
-        rows.append([pair, *cells, timed_code(contests[-1][1])])
-    return table(["pair", *next(iter(by_pair.values())), "fastest other, for the largest"], rows)
 
 
 def dtypes(results: Results) -> str:

@@ -50,6 +50,25 @@ def series(results: Results, section: str) -> str:
     return "\n\n".join(table(["", *labels], rows) for labels, rows in groups.items())
 
 
+def by_size(results: Results, section: str) -> str:
+    """Return a row for each question and a column for each size: the time, and the ratio to the fastest other.
+
+    The name of a case ends with its size, after a comma.
+    """
+    by_question: dict[str, dict[str, Case]] = {}
+    for case in results.cases[section]:
+        question, _, size = case.name.rpartition(", ")
+        by_question.setdefault(question, {})[size] = case
+    rows = []
+    for question, cases in by_question.items():
+        contests = [
+            (case.fastest("ours"), case.fastest("documented", "idiom", "library")) for case in cases.values()
+        ]
+        cells = [f"{time(ours)} ({ratio(ours, other)})" for ours, other in contests]
+        rows.append([question, *cells, timed_code(contests[-1][1])])
+    return table(["", *next(iter(by_question.values())), "fastest other, for the last size"], rows)
+
+
 def figures(results: Results, section: str, head: str = "", start: str = "") -> str:
     """Return a row for each case, and a column for each figure whose name begins with `start`, in bytes."""
     cases = results.cases[section]
