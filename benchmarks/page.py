@@ -60,9 +60,8 @@ class Run:
     def text(self) -> str:
         """Return the command, the file, the build and the machine."""
         facts = self.results.facts
-        texts = [
-            f"`python -m benchmarks {self.measured}`, {link(self.path)}: {shared.machine(self.results)}."
-        ]
+        file = f"[results](../benchmarks/results/{self.path.name})"
+        texts = [f"`python -m benchmarks {self.measured}`, {file}: {shared.machine(self.results)}."]
         if on_gpu(self.results, self.suite):
             texts.append(_gpu(facts["machine"]))
         if "core" in facts:
@@ -131,10 +130,6 @@ def _of_suite(results: Results, suite: str) -> Results:
     """Return results with the sections of a suite only."""
     cases = {name: cases for name, cases in results.cases.items() if name.startswith(f"{suite}/")}
     return replace(results, cases=cases)
-
-
-def link(path: Path) -> str:
-    return f"[results](../benchmarks/results/{path.name})"
 
 
 def on_gpu(results: Results, suite: str) -> bool:

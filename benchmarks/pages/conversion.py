@@ -10,7 +10,7 @@ from benchmarks.formats import format_duration, format_quantity
 from benchmarks.pages.overview import LOSS
 from benchmarks.pages.shared import added, entry_of, labels_of, noted, ratio, reasons, table, time, timed_code
 from benchmarks.results import Results
-from benchmarks.suite import Case, Entry, median
+from benchmarks.suite import Case, median
 
 _DOCUMENTED = " (documented call)"
 
@@ -125,9 +125,8 @@ def pydlpack(results: Results) -> str:
     for case in results.cases["conversion/pydlpack"]:
         ours, theirs = case.fastest("ours"), next(e for e in case.entries if e.role == "library")
         counted = [f"{case.figures[n]:,.0f}" if n in case.figures else "-" for n in kept]
-        rows.append(
-            [case.name, time(ours), time(case.fastest("documented")), _against(theirs, ours), *counted]
-        )
+        against = f"{time(theirs)} ({ratio(theirs, ours)})"
+        rows.append([case.name, time(ours), time(case.fastest("documented")), against, *counted])
     return table(["pair", "zerocopy", "documented", "pydlpack", *kept], rows)
 
 
@@ -162,10 +161,6 @@ def _contest(case: Case) -> list[str]:
     hand = case.fastest("documented", "idiom")
     ratios = [ratio(ours, documented), added(ours, hand)]
     return [case.name, *ratios, time(ours), time(documented), timed_code(hand)]
-
-
-def _against(entry: Entry, ours: Entry | None) -> str:
-    return f"{time(entry)} ({ratio(entry, ours)})" if entry.timing and ours else "-"
 
 
 def _remarks(cases: Sequence[Case]) -> str:

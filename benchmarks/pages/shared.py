@@ -51,7 +51,7 @@ def series(results: Results, section: str) -> str:
 
 
 def by_size(results: Results, section: str) -> str:
-    """Return a row for each question and a column for each size: the time, and the ratio to the fastest other.
+    """Return a row for each question and a column for each size: the time and the ratio to the fastest other.
 
     The name of a case ends with its size, after a comma.
     """
