@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
-from helpers.oracle import sources_of, tables_of_arrow
+from helpers.oracle import check, sources_of, tables_of_arrow
 
 import zerocopy as zc
 from zerocopy import registry
@@ -158,3 +159,35 @@ def test_a_table_of_pyarrow_takes_the_route_of_pyarrow(source: str) -> None:
             sys.setprofile(None)
         counts.append(len(calls))
     assert counts[1] <= counts[0] + 2
+
+
+DATES = [
+    "Date",
+    "Boolean",
+    *(("Datetime", unit, zone) for unit in ("ms", "us", "ns") for zone in (None, "UTC", "Asia/Tokyo")),
+]
+
+
+@pytest.mark.parametrize("to", TABLES)
+@pytest.mark.filterwarnings("ignore")  # nanoarrow, when it prints nanoseconds
+@pytest.mark.parametrize("kind", DATES, ids=str)
+def test_frames_of_dates_and_booleans_take_a_route(kind: Any, to: str) -> None:
+    pl = pytest.importorskip("polars")
+    pytest.importorskip(to)
+    dtype = getattr(pl, kind) if type(kind) is str else pl.Datetime(*kind[1:])
+    for values in ([0, 1, 1, 0], [None, 1, 0, None], [1, -(2**19), 2**20, 0]):
+        column = pl.Series("x", values, pl.Int64 if type(kind) is tuple else pl.Int32).cast(dtype)
+        frame = pl.DataFrame([column, pl.Series("n", [1, 2, 3, 4])])
+        other = frame.with_columns(pl.col("x").cast(pl.Int8, strict=False).alias("x"))
+        for warm in (frame, other, frame[1:3]):
+            for x in (frame, frame[1:], frame[:0], pl.concat([frame, frame], rechunk=False)):
+                check(x, warm, to, {}, "convert")
+
+
+def test_frames_of_dates_are_not_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame({"x": [1, 2], "t": pl.Series([1, 2]).cast(pl.Datetime("ms", "UTC")), "b": True})
+    expected = zc.convert(frame, "pyarrow")
+    target = registry.by_name("pyarrow")
+    monkeypatch.setattr(type(target), "from_table", lambda *args: pytest.fail("planned"))
+    assert zc.convert(frame, "pyarrow").equals(expected)

@@ -319,11 +319,13 @@ def frame_calls() -> tuple[Callable[[Any], bool], Callable[[Any], list[Any]]]:
 
 
 def plain_frame(pl: Any) -> Callable[[Any, Any], tuple[None, Any, Any]]:
-    """Return the exporter ``hub`` of frames of plain columns of one chunk.
+    """Return the exporter ``hub`` of frames of plain columns and dates, of one chunk.
 
     It keeps the schema of the last frame, which the next one with equal names and types shares.
     """
-    kinds, (has_chunks, arrays) = plain_kinds(pl), frame_calls()
+    times = {(unit, zone) for unit in ("ms", "us", "ns") for zone in (None, "UTC")}
+    kinds: set[Any] = plain_kinds(pl) | times | {pl.Boolean, pl.Date}
+    (has_chunks, arrays), datetime = frame_calls(), pl.Datetime
     last: Any = None
 
     def exported(frame: Any, target: Any) -> tuple[None, Any, Any]:
@@ -331,7 +333,8 @@ def plain_frame(pl: Any) -> Callable[[Any, Any], tuple[None, Any, Any]]:
         if not frame.height or has_chunks(frame):
             raise ValueError("no rows, or chunks, which a stream would join: use the slow path")
         frame = frame.clone()  # shallow: another thread may change the caller's columns
-        names, types, known = frame.columns, [*map(type, frame.dtypes)], last
+        names, known = frame.columns, last
+        types = [(t.time_unit, t.time_zone) if type(t) is datetime else type(t) for t in frame.dtypes]
         if known is None or names != known[0] or types != known[1]:
             if not names or "" in names or "\0" in "".join(names):
                 raise ValueError("no columns, or a name that Arrow would change: use the slow path")
