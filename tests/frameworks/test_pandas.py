@@ -432,3 +432,18 @@ def test_lengths_of_null_views_are_ignored(kind: str) -> None:
         series = zc.convert(source, "pandas.DataFrame" if isinstance(source, pa.Table) else "pandas.Series")
         column = series["a"] if isinstance(source, pa.Table) else series
         assert [*column.dropna()] == values[: len(column) - 1]
+
+
+def test_arrow_columns_become_tensors_without_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A series of each column took 25 us: ten columns took twice as long as the calls by hand."""
+    frame = pd.DataFrame(
+        {"a": pd.array([1, 2], "int64[pyarrow]"), "b": pd.array([0.5, 1.5], "double[pyarrow]")}
+    )
+    zc.convert(frame, "numpy")
+    monkeypatch.setattr(pd.DataFrame, "iloc", property(lambda frame: pytest.fail("a series was made")))
+    result = zc.convert(frame, "numpy")
+    monkeypatch.undo()
+    assert [*result] == ["a", "b"]
+    assert [column.tolist() for column in result.values()] == [[1, 2], [0.5, 1.5]]
+    assert not any(column.flags.writeable for column in result.values())
+    assert zc.shares_memory(frame, result)

@@ -84,7 +84,7 @@ def plain(series: Any) -> Array:
     if type(dtype).__module__ != "numpy.dtypes":
         values = series.array
         if type(values).__name__ not in MASKED:
-            return np.from_dlpack(_in_arrow(values))
+            return in_arrow(values)
         if values.isna().any():
             raise TypeError("it has nulls: use the slow path")
         series, dtype = values, dtype.numpy_dtype
@@ -139,12 +139,12 @@ def matrix(frame: Any) -> Array:
     return array
 
 
-def _in_arrow(values: Any) -> Any:
-    """Return the one chunk of an array in Arrow's memory, without nulls."""
+def in_arrow(values: Any) -> Array:
+    """Return an array in Arrow's memory, of numbers in one chunk without nulls; raise for any other."""
     chunked = values.__arrow_array__()
     if values.dtype.kind not in "iuf" or chunked.num_chunks != 1 or chunked.null_count:
         raise TypeError("not plain numbers in one chunk: use the slow path")
-    return chunked.chunk(0)
+    return np.from_dlpack(chunked.chunk(0))
 
 
 # -- pandas' objects as columns -------------------------------------------------

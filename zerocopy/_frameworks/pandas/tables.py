@@ -21,6 +21,7 @@ from zerocopy._frameworks.pandas.columns import (
     LEVEL,
     MASKED,
     column_of,
+    in_arrow,
     index_column,
     levels_of,
     one_block,
@@ -373,7 +374,7 @@ def may_be_one_matrix(arrays: list[Array]) -> bool:
 
 def labelled_columns(pd: Any, frame: Any) -> list[tuple[Hashable, Any]]:
     """Return labels and columns of a frame: numbers as ndarrays, others as series, which take 12 us each."""
-    numbers, labels = native_numbers(), frame.columns.tolist()
+    numbers, labels, arrow = native_numbers(), frame.columns.tolist(), pd.arrays.ArrowExtensionArray
     block = one_block(frame)
     if block is not None and block.dtype.num in numbers and block.dtype.isnative:
         block = block.view()
@@ -385,6 +386,9 @@ def labelled_columns(pd: Any, frame: Any) -> list[tuple[Hashable, Any]]:
             values = values.view()
             values.flags.writeable = False
         else:
-            values = frame.iloc[:, place]
+            try:
+                values = in_arrow(values) if type(values) is arrow else frame.iloc[:, place]
+            except TypeError:
+                values = frame.iloc[:, place]
         columns.append((label, values))
     return columns
