@@ -54,7 +54,9 @@ _MASKED = [
 _NAN = [
     Method("{n: torch.from_numpy(t[n].to_numpy()) for n in t.column_names}"),
     Method(
-        "{n: torch.from_numpy(dn[n].to_numpy()) for n in dn}", note="pandas, NumPy-backed, has NaN already"
+        "{n: torch.from_numpy(dn[n].to_numpy()) for n in dn}",
+        "reference",
+        "pandas, NumPy-backed, has NaN already",
     ),
     Method("{n: torch.from_numpy(df[n].to_numpy()) for n in df}", note="pandas, Arrow-backed"),
     Method('d.to_torch("dict")', "library"),
@@ -66,7 +68,7 @@ _NAN = [
 _MATRIX = [
     Method("b.to_tensor(null_to_nan=True, row_major=True).to_numpy()", "documented"),
     Method("np.ascontiguousarray(df.to_numpy())", note="pandas, Arrow-backed"),
-    Method("np.ascontiguousarray(dn.to_numpy())", note="pandas, NumPy-backed"),
+    Method("np.ascontiguousarray(dn.to_numpy())", "reference", "pandas, NumPy-backed, has NaN already"),
     Method("np.column_stack([t[n].to_numpy() for n in t.column_names])"),
     Method('d.to_numpy(order="c")', "library"),
     Method("np.column_stack(list(rel.torch().values()))", "library"),
