@@ -366,16 +366,17 @@ def compile_route(parts: Parts, options: Mapping[str, Any], route: Route | None)
     declare_dtypes()
     if route is identity:
         return core.IdentityRoute()
-    compiled = None
     if parts.native_table is not None and parts.target.kind == "tensor":
+        if options.get("layout") in MATRIX_ORDERS and "dtype" not in options and "matrix" in parts.exporters:
+            route = _compile_matrix(parts, options, None)  # aliases the tables that the core does not copy
         compiled = _compile_table(parts, options, route)
     elif "matrix" in parts.exporters and options.get("layout") in MATRIX_ORDERS:
         compiled = _compile_matrix(parts, options, route)
     else:
         # A series of polars, of numbers or of lists: the first route refuses lists and nulls.
         route = _compile_column(parts, options, route) or route
-        if not options or is_routable(parts.target, options):
-            compiled = _compile_memory(parts, options, route)
+        is_plain = not options or is_routable(parts.target, options)
+        compiled = _compile_memory(parts, options, route) if is_plain else None
     if compiled is None and route is not None:
         return route if isinstance(route, core.Route) else core.CallRoute(route)
     return compiled
@@ -422,7 +423,7 @@ def _compile_table(parts: Parts, options: Mapping[str, Any], route: Route | None
     return kind(parts.native_table, parts.native_importer, **_delivery(parts, others, route), **own)
 
 
-def _compile_matrix(parts: Parts, options: Mapping[str, Any], route: Route | None) -> object:
+def _compile_matrix(parts: Parts, options: Mapping[str, object], route: Route | None) -> Any:
     """Return a compiled route from a table whose values lie in one matrix, or None."""
     others = {name: value for name, value in options.items() if name not in ("layout", "nulls")}
     order, target, nulls = MATRIX_ORDERS[options["layout"]], parts.target, options.get("nulls")

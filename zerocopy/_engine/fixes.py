@@ -175,11 +175,9 @@ class _Composer:
     def _failed(self, each: Candidate) -> bool:
         """Whether a candidate is the call that failed."""
         given, options = self._with({}), each.options
-        return (
-            options is not None
-            and (each.to, options.keys()) == (self.to, given.keys())
-            and all(same(value, options[name]) for name, value in given.items())
-        )
+        if options is None or (each.to, options.keys()) != (self.to, given.keys()):
+            return False
+        return _includes(options, given)
 
     def _refusal(self, to: str, options: dict[str, object]) -> tuple[Call, Exception] | None:
         """Return the call with other options and its error; None if its plan has no error or is unknown."""

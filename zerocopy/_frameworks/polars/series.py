@@ -84,8 +84,7 @@ class SeriesColumn(ArrowColumn):
             series.estimated_size if field.kind in _FIXED else None,
         )
         if field.kind in FLAT and len([*filter(None, series.chunk_lengths())]) > 1:
-            self.is_joined, self.chunk_count = True, series.n_chunks()
-            self._null_count = series.null_count()
+            self.is_joined, self.chunk_count, self._null_count = True, series.n_chunks(), series.null_count()
 
     def arrow_reasons(self) -> list[Reason]:
         if any(f.kind == "unknown" for f in self.field.walk()):

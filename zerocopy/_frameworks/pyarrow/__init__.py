@@ -26,6 +26,7 @@ from zerocopy._frameworks.pyarrow.fast_path import (
     flat_importer,
     native_exporter,
     native_importer,
+    one_array,
     one_chunk_each,
     plain_column,
     plain_table,
@@ -162,6 +163,7 @@ class PyArrow(ArrowExchange):
             return {"ndarray": cls.to_numpy}  # type: ignore[attr-defined]  # read-only if the tensor is
         if cls in (pa.Table, pa.RecordBatch):
             tables = {"columns": one_chunk_each, "native_table": table_exporter(pa, cls)}
+            tables["matrix"] = one_array(pa, cls)
             return tables | ({"hub": plain_table(pa, self.plain_types)} if cls is pa.Table else {})
         if not issubclass(cls, (pa.Array, pa.ChunkedArray)):
             return {}  # readers and scanners are read by the plan
