@@ -131,9 +131,11 @@ def test_no_exception_is_swallowed() -> None:
     assert not lines, "handle the exception, raise it, or catch only the class that the code expects"
 
 
-#: Functions that may read a global twice: under a lock, at import, or to compare the two values.
+#: Functions that may read a global twice: under a lock, at import, to compare the two values, or to get a
+#: newer one.
 READ_TWICE = {
     ("_native/__init__.py", "_load"),
+    ("registry.py", "by_type"),
     ("shared/broker.py", "start_broker"),
 }
 

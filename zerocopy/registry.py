@@ -295,15 +295,15 @@ def by_type(cls: type) -> Framework | None:
     The modules that define the type and its bases decide; no framework is imported
     (law 2). A negative answer is not cached (law 3): a framework can be registered later.
     """
-    lasting, others = _by_lasting_type, _by_type
     is_hashable = type(cls).__hash__ is not None  # a metaclass can have __eq__ alone
     if is_hashable:
-        framework = lasting[cls] or others.get(cls)
+        framework = _by_lasting_type[cls] or _by_type.get(cls)
         if framework is not None or cls in _OF_PYTHON:
             return framework
     # The file named after the type's root module comes first: loading the other files and
     # the entry points takes 14 ms, once.
     _load(root := _root(cls))
+    lasting, others = _by_lasting_type, _by_type  # before the search, because `add` replaces them
     framework = _owner(cls, root)
     if framework is None:
         _load_all()
