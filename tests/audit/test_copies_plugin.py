@@ -69,7 +69,7 @@ def test_marked_tests_fail_at_the_line_that_copies(tmp_path: Path) -> None:
     lines = re.findall(r"^\S*test_program\.py:(\d+): in", output, re.M)
     assert [int(line) for line in lines] == FAILED, output
     assert "To fix: zc.convert(x.astype(x.dtype.newbyteorder('=')), \"numpy\")" in output
-    assert "leave out copy=True; or @pytest.mark.zero_copy(max_bytes=8192) allows it" in output
+    assert "leaves copy=True out; or @pytest.mark.zero_copy(max_bytes=8192) allows it" in output
     assert "= copies =" not in output
 
 

@@ -172,15 +172,15 @@ def test_text_of_the_error() -> None:
     with pytest.raises(zc.CopyRequiredError) as raised, zc.forbid_copies("1 KiB"):
         zc.convert({"a": REVERSED}, "torch")
     assert str(raised.value) == (
-        "convert(numpy.ndarray float64 (1024,), to='torch'): at ['a']: it copies 8,192 bytes, and "
-        "forbid_copies allows 1,024: torch does not support negative strides.\n  To fix: import numpy; "
-        "zc.convert(numpy.ascontiguousarray(x['a']), \"torch\") makes it row-major once; or "
+        "convert(dict, to='torch'): it copies 8,192 bytes, and forbid_copies allows 1,024: at ['a']: torch "
+        "does not support negative strides.\n  To fix: import numpy; "
+        "zc.convert({**x, 'a': numpy.ascontiguousarray(x['a'])}, \"torch\") makes it row-major once; or "
         "zc.forbid_copies(over=8192) allows it"
     )
     with pytest.raises(zc.CopyRequiredError, match="copy=True was passed") as raised, zc.forbid_copies():
         zc.convert(X, "numpy", copy=True)
     assert raised.value.code == "copy-requested"
-    assert "leave out copy=True" in raised.value.remedy
+    assert 'zc.convert(x, "numpy", copy=None) leaves copy=True out' in raised.value.remedy
 
 
 def test_bytes_are_those_of_the_whole_call() -> None:
@@ -195,15 +195,75 @@ def test_bytes_are_those_of_the_whole_call() -> None:
 def test_parts_and_leaves_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     with zc.forbid_copies(X.nbytes, action="log"):
         zc.convert([REVERSED] * 3, "torch")
-    texts = [record.getMessage() for record in caplog.records]
-    assert [text.partition("bytes (")[2].partition(")")[0] for text in texts] == [
-        "16,384 in all",
-        "24,576 in all",
-    ]
+    assert [f"copies {3 * X.nbytes:,} bytes" in record.getMessage() for record in caplog.records] == [True]
     sparse = pytest.importorskip("scipy.sparse")
     with zc.forbid_copies(action="log"):
         zc.convert(sparse.csr_array(np.eye(9)), "torch", copy=True)
-    assert len(caplog.records) == 3
+    assert len(caplog.records) == 2
+
+
+def test_all_leaves_are_counted_before_the_first_is_converted(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    for obj in ({"small": REVERSED[:8], "large": REVERSED}, [{"a": REVERSED[:8]}, (REVERSED,)]):
+        error = refusal(lambda obj=obj: zc.convert(obj, "torch"), X.nbytes)
+        assert error is not None
+        assert error.remedy.endswith(f"zc.forbid_copies(over={X.nbytes + 64}) allows it")
+        assert refusal(lambda obj=obj: zc.convert(obj, "torch"), X.nbytes + 64) is None
+    np.savez(tmp_path / "x.npz", a=X, b=X)
+    for options in ({}, {"copy": True}):
+        read = lambda options=options: zc.convert(np.load(tmp_path / "x.npz"), "torch", **options)  # noqa: E731
+        error = refusal(read, 2 * X.nbytes - 1)
+        assert error is not None
+        assert f"it copies {2 * X.nbytes:,} bytes" in error.why
+        assert refusal(read, 2 * X.nbytes) is None
+
+
+def tables() -> dict[str, Any]:
+    pl = pytest.importorskip("polars")
+    columns = {"f": [1.0, 2.0], "i": [1, 2], "b": [True, False], "n": [1, None]}
+    frame = pl.DataFrame(columns)
+    return {"numbers": frame.select("f", "i"), "booleans": frame.select("b", "i"), "nulls": frame[["n"]]}
+
+
+#: Objects, options and the number of calls that avoid the copy.
+WITH_FIXES: list[tuple[str, dict[str, Any], int]] = [
+    ("x", {"dtype": "float32"}, 1),
+    ("x[::-1]", {"dtype": "float32"}, 1),
+    ("x", {"copy": True}, 1),
+    ("x[::-1]", {"copy": True}, 1),
+    ("x[::-1]", {"copy": True, "dtype": "float32"}, 1),
+    ("{'a': x, 'b': x[::-1]}", {"copy": True}, 1),
+    ("{'a': x, 'b': x[::-1]}", {"dtype": "float32"}, 1),
+    ("{'a': x, 'b': x[::-1]}", {"dtype": {"a": "float32"}}, 1),
+    ("{'a': x, 'b': x[::-1]}", {}, 2),
+    ("{'a': x, 'b': {'c': x[::-1]}}", {}, 1),
+    ("{'a': {'c': x}}", {"dtype": "float32"}, 1),
+    ("[x, x[::-1]]", {"dtype": "float32"}, 0),
+    ("[x, x]", {"copy": True}, 1),
+    ("numbers", {"dtype": "float32"}, 1),
+    ("numbers", {"copy": True}, 1),
+    ("numbers", {"writable": True}, 1),
+    ("numbers", {"layout": "matrix", "dtype": "float32"}, 1),
+    ("booleans", {}, 2),
+    ("booleans", {"copy": True}, 1),
+    ("nulls", {"nulls": 0}, 0),
+]
+
+
+@pytest.mark.parametrize(("source", "options", "count"), WITH_FIXES)
+def test_fixes_work_when_pasted_under_the_guard(source: str, options: dict[str, Any], count: int) -> None:
+    pytest.importorskip("torch")
+    x = eval(source, {"x": X} | tables())
+    error = refusal(lambda: zc.convert(x, "torch", **options))
+    assert error is not None
+    assert len(error.calls) == count, error
+    for code in error.calls:
+        assert code in error.remedy
+        *statements, call = code.split("; ")
+        names = {"zc": zc, "x": x}
+        exec("; ".join(statements), names)
+        with zc.forbid_copies():
+            eval(call, names)
 
 
 def test_other_errors_are_those_without_a_guard() -> None:

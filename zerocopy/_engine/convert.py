@@ -236,6 +236,8 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
             check(obj, options)
         call.open(obj)
         classified = classify(call)
+        if classified != "whole" and observed is not None:
+            recording.check_parts(call, obj, observed)
         if classified == "tree":
             from zerocopy._engine.containers import convert_leaves  # arrays do not need it
 
@@ -246,9 +248,6 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
         if classified != "whole":
             from zerocopy._engine import compounds
 
-            if observed is not None and recording.guards():
-                plan = compounds.explain_compound(call, classified, recording.functions[0])
-                recording.check_guards(plan, call, observed)
             return compounds.convert(call, classified, convert_slowly)
         plan = make_plan(call)
         if observed is not None:

@@ -170,7 +170,8 @@ class _Composer:
         if later:  # an expression of a column removes only an obstacle of this error
             of_column = [each for each in kept.values() if each.options is None and not each.complete]
             return [each for each in kept.values() if each not in of_column or each.has_statement]
-        return list(kept.values()) or ((unchanged or uncertain) if depth == _DEPTH else [])
+        is_last = depth == _DEPTH and self.failed.refuse is None
+        return list(kept.values()) or ((unchanged or uncertain) if is_last else [])
 
     def _failed(self, each: Candidate) -> bool:
         """Whether a candidate is the call that failed."""
@@ -181,15 +182,17 @@ class _Composer:
 
     def _refusal(self, to: str, options: dict[str, object]) -> tuple[Call, Exception] | None:
         """Return the call with other options and its error; None if its plan has no error or is unknown."""
-        if self.description is None or getattr(self.description, "read", None) is not None:
+        refuse = self.failed.refuse
+        is_unknown = self.description is None and refuse is None
+        if is_unknown or getattr(self.description, "read", None) is not None:
             return None
         try:
-            trial = Call(self.obj, to, options)
+            trial = Call(self.obj, to, options, for_explain=refuse is not None)
         except Exception as error:  # options can be invalid too
             if not is_error(error):
                 raise
             return self.failed, without_cycles(error)
-        trial.description = self.description
+        trial.description, trial.refuse = self.description, refuse
         return refusal(trial)
 
     def _is_refused(self, fix: Fix) -> bool:
@@ -260,7 +263,7 @@ class _Composer:
         """Return the fix that leaves the refused columns out, if other columns remain."""
         refused = {label[0] for label in labels if label}
         table = self.description
-        if table is None and type(self.obj) is dict and self.obj.keys() > refused:
+        if table is None and type(self.obj) is dict and refused and self.obj.keys() > refused:
             source = items_of_dict([x for x in self.obj if x not in refused])
             return [Fix(source, effect="leaves the others out")] if source else []
         if not refused or table is None or isinstance(table, Source) or table.single:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -61,7 +61,7 @@ class Call:
     The description is used for all messages, so the object is described once.
     """
 
-    __slots__ = ("_summary", "description", "obj", "options", "request", "target", "to", "unwrap")
+    __slots__ = ("_summary", "description", "obj", "options", "refuse", "request", "target", "to", "unwrap")
 
     def __init__(self, obj: object, to: object, options: dict[str, Any], for_explain: bool = False) -> None:
         self.obj: Any = obj
@@ -69,6 +69,8 @@ class Call:
         # Names take no other module: a first conversion runs few files.
         self.target = registry.find(to) or resolve(to, obj)
         self.description: Source | Table | None = None
+        #: Returns the error of a guard against copies for this call and its plan; for fixes.
+        self.refuse: Callable[[Call, Plan | None], ZeroCopyError | None] | None = None
         self._summary = self.unwrap = ""  # the method of the caller's object that returned `obj`, see `open`
         if options:
             self.request = parse(self.target, options, for_explain)

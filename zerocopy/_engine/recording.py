@@ -14,12 +14,13 @@ from ast import literal_eval
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Protocol
 
 from zerocopy import handover, registry
 from zerocopy._engine.planner import Call
 from zerocopy._engine.target import is_named, resolve, text
-from zerocopy.errors import CopyRequiredError, Reason, ZeroCopyError
+from zerocopy.errors import CopyRequiredError, Fix, Reason, ZeroCopyError
 from zerocopy.plan import STRIDED_ALIAS, Plan, item
 from zerocopy.protocols.exporter_errors import ignored_errors
 
@@ -79,11 +80,10 @@ functions: tuple[Callable[..., Plan], ...] = ()
 class Observed:
     """A conversion while it runs: its call and plan, and the bytes of its leaves."""
 
-    __slots__ = ("aliased", "call", "checked", "copied", "outer", "plan", "unchanged")
+    __slots__ = ("aliased", "call", "copied", "outer", "plan", "unchanged")
 
     def __init__(self, outer: Observed | None = None) -> None:
         self.outer = outer
-        self.checked = False  # whether guards have seen its plan
         self.call: object = None
         self.plan: Plan | None = None  # None for a container, whose leaves have plans
         self.aliased = self.copied = 0
@@ -202,42 +202,59 @@ def _text_of(error: BaseException) -> str:
 
 # -- guards ------------------------------------------------------------------------
 
-_REQUESTED = "copy=True was passed", "leave out copy=True", "copy-requested"
-_UNKNOWN = "no reason is known", "", "copy-required"
+_ALIAS = Fix(options={"copy": None}, effect="leaves copy=True out")
+_REQUESTED = Reason("copy=True was passed", code="copy-requested", fixes=[_ALIAS])
+
+
+def check_parts(call: Call, obj: object, observed: Observed) -> None:
+    """Let the guards of this context report the copies of a container or a compound array `obj`."""
+    if observed.outer is None and guards():
+        plan = Plan("", "")
+        with ignored_errors():  # the conversion raises them
+            plan = functions[0](obj, call.to, **call.options)
+        check_guards(plan, call, observed)
 
 
 def check_guards(plan: Plan, call: Call, observed: Observed) -> None:
-    """Let the guards of this context report a plan that copies more than they allow, before it runs.
+    """Let the guards of this context report a plan that copies more than they allow, before it runs."""
+    is_part = observed.outer is not None  # of a plan that was checked whole
+    for guard in () if is_part or not plan.copied_bytes else guards():
+        if plan.copied_bytes > guard.over:
+            from zerocopy._engine.fixes import compose_calls  # here, because only errors need it
 
-    The bytes are those of the outermost call so far: of the leaves of a container that were converted before.
-    """
-    observed.checked = True
-    total, outer = plan.copied_bytes, observed.outer
-    while outer is not None:
-        if outer.checked:
-            return  # a part of a plan that was checked whole
-        total, outer = total + outer.copied, outer.outer
-    for guard in guards() if plan.copied_bytes else ():
-        if total > guard.over:
-            guard.report(_forbidden(plan, call, total, guard.over), total)
+            call.refuse = partial(_refused, guard.over)
+            error = _forbidden(plan, call)
+            limit = f"it copies {plan.copied_bytes:,} bytes, and forbid_copies allows {guard.over:,}"
+            compose_calls(error.with_context(why=f"{limit}: {error.why}"), call)
+            guard.report(error, plan.copied_bytes)
+            call.refuse = None
 
 
-def _forbidden(plan: Plan, call: Call, total: int, over: int) -> CopyRequiredError:
-    """Return the error for a plan, with the calls that avoid its copies."""
-    from zerocopy._engine.fixes import compose_calls  # here, because only errors need it
+def _refused(over: int, call: Call, plan: Plan | None) -> ZeroCopyError | None:
+    """Return the error of a call that a fix would make: it may not copy as much."""
+    plan = plan or functions[0](call.obj, call.to, **call.options)
+    return _forbidden(plan, call) if plan.copied_bytes > over else plan.error
 
-    is_requested = call.options.get("copy") is True  # the plan can have other reasons too
-    main = _REQUESTED if is_requested else main_reason(plan) or _UNKNOWN
-    in_all = f" ({total:,} in all)" if total > plan.copied_bytes else ""
-    why = f"it copies {plan.copied_bytes:,} bytes{in_all}, and forbid_copies allows {over:,}: {main[0]}"
-    error = CopyRequiredError(str(call), why, main[1], code=main[2])
+
+def _forbidden(plan: Plan, call: Call) -> CopyRequiredError:
+    """Return the error for a plan, with the obstacles to an alias."""
+    if call.options.get("copy") is True:  # the plan can have other reasons too
+        plan = Plan("", "", copied_bytes=plan.copied_bytes, reasons=(_REQUESTED,))
+    why, remedy, code = main_reason(plan) or ("no reason is known", "", "copy-required")
+    error = CopyRequiredError(str(call), why, remedy, code=code)
     error.by_guard = True
-    parts = {} if is_requested else {"()": plan} if plan.reasons else plan.leaves
-    for path, part in parts.items():
-        with ignored_errors():  # a label without a literal
-            label = tuple(literal_eval(path))
-            error.obstacles += [(label, reason) for reason in part.reasons if part.copied_bytes]
-    compose_calls(error, call)
+    for path, part in ({"()": plan} if plan.reasons else plan.leaves).items():
+        first, inner, _ = path.partition("][")
+        label: tuple[Any, ...] | None = None
+        with ignored_errors():  # an attribute, or a label without a literal
+            label = tuple(literal_eval(first + inner[:1]))
+        for reason in part.reasons if part.copied_bytes else ():
+            if inner or label is None:  # an expression would be that of a leaf
+                fixes = [fix for fix in reason.fixes if fix.source == "{x}"]
+                reason = Reason(reason.why, reason.remedy_at(item("x", path)), code=reason.code, fixes=fixes)
+            error.obstacles.append((label or (), reason))
+            if any(fix.source == "{x}" for fix in reason.fixes):
+                error.remedy = ""  # options, which `compose_calls` plans
     return error
 
 

@@ -65,15 +65,16 @@ def are_plain(labels: Iterable[tuple[Hashable, ...]]) -> bool:
 
 def refusal(trial: Call) -> tuple[Call, Exception] | None:
     """Return a call, or that of a leaf, and the error of its plan; None if it has none."""
-    trial.request.is_trial = True
+    trial.request.is_trial = trial.refuse is None  # whose plans have no bytes
     try:
-        if trial.description is None:
-            classified = classify(trial)
-            if classified == "tree":
-                return _refusal_of_leaf(trial)
-            if classified != "whole":
-                return None  # converted part by part, without a plan
-        make_plan(trial)
+        plan = None
+        if trial.description is None and (classified := classify(trial)) != "whole":
+            if trial.refuse is None:  # parts are converted without a plan
+                return _refusal_of_leaf(trial) if classified == "tree" else None
+        else:
+            plan = make_plan(trial)
+        if trial.refuse is not None and (error := trial.refuse(trial, plan)) is not None:
+            return trial, error
         if trial.request.cast is not None and _nbytes(trial.description) <= _CHECKED:
             for check in trial.request.cast.checks:
                 check()
