@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from ast import literal_eval
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -245,7 +245,7 @@ def _forbidden(plan: Plan, call: Call) -> CopyRequiredError:
     error.by_guard = True
     for path, part in ({"()": plan} if plan.reasons else plan.leaves).items():
         first, inner, _ = path.partition("][")
-        label: tuple[Any, ...] | None = None
+        label: tuple[Hashable, ...] | None = None
         with ignored_errors():  # an attribute, or a label without a literal
             label = tuple(literal_eval(first + inner[:1]))
         for reason in part.reasons if part.copied_bytes else ():
