@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import FrameType
 from typing import Any
@@ -83,28 +83,15 @@ class AuditRow:
 
 
 @dataclass(slots=True)
-class _Total:
-    """Counted calls with equal verdicts."""
-
-    call: str
-    fix: str
-    why: str
-    counted: int = 0
-    nbytes: int = 0
-    seconds: float = 0.0
-
-
-@dataclass(slots=True)
 class _Place:
     """One instruction that calls one function."""
 
     #: The code object, which is kept alive because its ``id`` is part of the key.
     code: Any = None
-    line: int = 0
     calls: int = 0
     checked: int = 0
-    target: str = ""
-    totals: dict[tuple[str, str], _Total] = field(default_factory=dict)
+    #: Sums, by kind and type of the argument.
+    rows: dict[tuple[str, str], AuditRow] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -163,33 +150,30 @@ class Recorder:
         self.add(finished, verdict if verdict is not None and verdict.nbytes >= self.min_bytes else None)
 
     def add(self, finished: FinishedCall, verdict: Verdict | None) -> None:
-        """Add a call to the totals of its place."""
+        """Add a call to the rows of its place."""
         place, frame = self._places[finished.key], finished.frame
         with self._lock:
-            place.code, place.line, place.target = frame.f_code, frame.f_lineno, finished.call.to
+            place.code = frame.f_code
             place.checked += 1
         if verdict is None:
             return
-        new, group = None, (verdict.kind, verdict.source)
-        if group not in place.totals:
-            text, _, fix = finished.texts(verdict.options)
-            new = _Total(text, fix if verdict.kind == AVOIDABLE else "", verdict.why)
+        group = verdict.kind, verdict.source
+        if (new := place.rows.get(group)) is None:
+            (text, _, fix), code = finished.texts(verdict.options), frame.f_code
+            line = code.co_filename, frame.f_lineno, code.co_qualname, text
+            fix = fix if verdict.kind == AVOIDABLE else ""
+            new = AuditRow(*line, *group, finished.call.to, 0, 0, 0, 0, 0.0, fix, verdict.why)
         with self._lock:
-            total = place.totals.setdefault(group, new) if new else place.totals[group]
-            total.counted += 1
-            total.nbytes += verdict.nbytes
-            total.seconds += finished.seconds
+            row = place.rows.get(group, new)
+            nbytes, seconds = row.bytes + verdict.nbytes, row.seconds + finished.seconds
+            place.rows[group] = replace(row, counted=row.counted + 1, bytes=nbytes, seconds=seconds)
 
     def rows(self) -> list[AuditRow]:
-        """Return the totals, most bytes first."""
+        """Return the rows of all places, most bytes first."""
         with self._lock:
             rows = [
-                AuditRow(
-                    *(place.code.co_filename, place.line, place.code.co_qualname, total.call, kind, source),
-                    *(place.target, place.calls, place.checked, total.counted, total.nbytes, total.seconds),
-                    *(total.fix, total.why),
-                )
+                replace(row, calls=place.calls, checked=place.checked)
                 for place in self._places.values()
-                for (kind, source), total in place.totals.items()
+                for row in place.rows.values()
             ]
         return sorted(rows, key=lambda row: (-row.bytes, row.file, row.line))
