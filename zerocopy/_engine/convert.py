@@ -237,7 +237,7 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
         call.open(obj)
         classified = classify(call)
         if classified != "whole" and observed is not None:
-            recording.check_parts(call, obj, observed)
+            recording.check_guards(None, call, observed)
         if classified == "tree":
             from zerocopy._engine.containers import convert_leaves  # arrays do not need it
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from ast import literal_eval
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Protocol
@@ -118,28 +117,22 @@ thread = _Thread()
 
 
 class own_work:  # `contextlib.contextmanager` takes 0.5 us longer
-    """Hide the guards from the conversions of a block, which zerocopy makes; `fix` is their `write_fix`."""
+    """Hide the conversions of a block from guards, and with `hides_all` from recorders: zerocopy makes them.
 
-    def __init__(self, fix: str | None = None) -> None:
-        self._fix = fix
+    `fix` is their `write_fix`.
+    """
+
+    def __init__(self, fix: str | None = None, hides_all: bool = False) -> None:
+        self._fix, self._hides_all = fix, hides_all
 
     def __enter__(self) -> None:
-        self._tokens = entries.set(()), write_fix.set(self._fix)
+        self._outer, self._tokens = thread.running, (entries.set(()), write_fix.set(self._fix))
+        thread.running = Observed() if self._hides_all else self._outer
 
     def __exit__(self, *_: object) -> None:
+        thread.running = self._outer
         entries.reset(self._tokens[0])
         write_fix.reset(self._tokens[1])
-
-
-@contextmanager
-def unrecorded() -> Iterator[None]:
-    """Neither record nor guard the conversions of a block: zerocopy makes them, not the program."""
-    outer, thread.running = thread.running, Observed()
-    try:
-        with own_work():
-            yield
-    finally:
-        thread.running = outer
 
 
 def observe(
@@ -206,19 +199,18 @@ _ALIAS = Fix(options={"copy": None}, effect="leaves copy=True out")
 _REQUESTED = Reason("copy=True was passed", code="copy-requested", fixes=[_ALIAS])
 
 
-def check_parts(call: Call, obj: object, observed: Observed) -> None:
-    """Let the guards of this context report the copies of a container or a compound array `obj`."""
-    if observed.outer is None and guards():
+def check_guards(plan: Plan | None, call: Call, observed: Observed) -> None:
+    """Let the guards of this context report a call that copies more than they allow, before it runs.
+
+    `plan` is None for a container or a compound array, whose parts have plans of their own.
+    """
+    if observed.outer is not None or not (active := guards()):
+        return  # a part of what was checked whole
+    if plan is None:
         plan = Plan("", "")
         with ignored_errors():  # the conversion raises them
-            plan = functions[0](obj, call.to, **call.options)
-        check_guards(plan, call, observed)
-
-
-def check_guards(plan: Plan, call: Call, observed: Observed) -> None:
-    """Let the guards of this context report a plan that copies more than they allow, before it runs."""
-    is_part = observed.outer is not None  # of a plan that was checked whole
-    for guard in () if is_part or not plan.copied_bytes else guards():
+            plan = functions[0](call.obj, call.to, **call.options)
+    for guard in active:
         if plan.copied_bytes > guard.over:
             from zerocopy._engine.fixes import compose_calls  # here, because only errors need it
 

@@ -8,11 +8,11 @@ from types import FrameType
 from typing import Any
 
 from zerocopy import forks
-from zerocopy._engine.recording import unrecorded
+from zerocopy._engine.recording import own_work
 from zerocopy.audit.call_text import texts
 from zerocopy.audit.check import AVOIDABLE, Verdict, check
 from zerocopy.audit.hook import CopyCall
-from zerocopy.protocols.exporter_errors import is_error
+from zerocopy.protocols.exporter_errors import ignored_errors
 
 #: The first calls of a place that are checked; after them, each call whose number is a multiple of it.
 SAMPLED = 16
@@ -110,13 +110,9 @@ class FinishedCall:
     @cached_property
     def verdict(self) -> Verdict | None:
         """The verdict; None if the argument is not an array, or has no memory."""
-        try:
-            with unrecorded():
-                return check(self.call, self.source, self.result, self.options)
-        except BaseException as error:  # tracers and other objects without memory raise errors of any type
-            if not is_error(error):
-                raise
-            return None
+        with ignored_errors(), own_work(hides_all=True):  # tracers and other objects without memory raise
+            return check(self.call, self.source, self.result, self.options)
+        return None
 
     def texts(self, options: str) -> tuple[str, str, str]:
         """Return the call, its argument, and the call of ``convert``, while the frame runs the call."""

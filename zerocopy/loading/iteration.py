@@ -24,7 +24,7 @@ from zerocopy.loading.stats import Counters, Delivered
 
 
 class Step(NamedTuple):
-    """A batch of an epoch; `chunk` and `cut` are None at the end of the epoch."""
+    """A batch of an epoch; `chunk` and `cut` are None at its end. `write_fix` is as in `recording`."""
 
     portion: Portion
     chunk: Chunk | None
@@ -123,8 +123,7 @@ class BatchIterator(Iterator[ResultT]):
 
         ``chunks(portion, done)`` returns the chunks of an epoch after the first `done` batches, and `epochs`
         has the arguments of the calls, in the thread. The progress of `tracker` is replaced with each batch,
-        and at the end of an epoch. `copies` copies batches to a device in advance. `write_fix` is that of
-        `zerocopy._engine.recording`.
+        and at the end of an epoch. `copies` copies batches to a device in advance. For `write_fix`, see Step.
         """
         self._tracker, self._options, self._write_fix = tracker, options, write_fix
         self._ahead = None if copies is None else Ahead(copies)

@@ -118,8 +118,7 @@ class Watcher:
         if fix is None or array.dtype.hasobject or not array.nbytes or _protects(array) or _is_file(array):
             return array
         write = Write(*place_of(*site()), source.summary, target, array.nbytes)
-        write = replace(write, fix=fix or write.fix)
-        watched = _Watched(self, array, write)
+        watched = _Watched(self, array, replace(write, fix=fix or write.fix))
         self.watched[id(watched)] = watched
         self._new.__dict__.setdefault("keys", []).append(id(watched))
         result = np.asarray(watched).view(array.dtype)
