@@ -32,18 +32,24 @@ _HEADS = ["call site", "call", "calls", "bytes", "time"]
 
 
 class Audit(Report):
-    """Calls of the frameworks in a ``with`` block that copy where ``convert`` would alias.
+    """Report the calls in a ``with`` block that copy where :func:`zerocopy.convert` would alias.
+
+    The frameworks' own functions, such as ``torch.tensor`` and ``np.array``, report to the audit while the
+    block runs, in all threads. Their results do not change. Print it after the block, or read its `rows`.
 
     Parameters
     ----------
-    min_bytes : int
+    min_bytes : int, default 1024
         Results with fewer bytes are not listed.
 
     Examples
     --------
-    >>> from zerocopy.audit import Audit
-    >>> with Audit() as report:
-    ...     text = "torch.tensor(array) would be reported here"
+    >>> import numpy as np, torch
+    >>> from zerocopy.audit import audit
+    >>> with audit() as report:
+    ...     t = torch.from_numpy(np.zeros(1024))
+    >>> print(report)
+    No call copied where zerocopy.convert would alias.
     >>> report
     <zerocopy Audit: 0 B avoidable at 0 places>
     """
@@ -123,32 +129,7 @@ class Audit(Report):
         return html.table(_TITLES[AVOIDABLE], cells, (*_HEADS, "notes"))
 
 
-def audit(min_bytes: int = 1024) -> Audit:
-    """Report the calls in a ``with`` block that copy where :func:`zerocopy.convert` would alias.
-
-    The frameworks' own functions, such as ``torch.tensor`` and ``np.array``, report to the audit while the
-    block runs, in all threads. Their results do not change.
-
-    Parameters
-    ----------
-    min_bytes : int, default 1024
-        Results with fewer bytes are not listed.
-
-    Returns
-    -------
-    Audit
-        Print it after the block, or read its ``rows``.
-
-    Examples
-    --------
-    >>> import numpy as np, torch
-    >>> from zerocopy.audit import audit
-    >>> with audit() as report:
-    ...     t = torch.from_numpy(np.zeros(1024))
-    >>> print(report)
-    No call copied where zerocopy.convert would alias.
-    """
-    return Audit(min_bytes)
+audit = Audit
 
 
 def _cells(rows: Sequence[AuditRow]) -> list[list[str]]:
