@@ -182,9 +182,8 @@ class _Composer:
 
     def _refusal(self, to: str, options: dict[str, object]) -> tuple[Call, Exception] | None:
         """Return the call with other options and its error; None if its plan has no error or is unknown."""
-        refuse = self.failed.refuse
-        is_unknown = self.description is None and refuse is None
-        if is_unknown or getattr(self.description, "read", None) is not None:
+        refuse, read = self.failed.refuse, getattr(self.description, "read", None)
+        if read is not None or (self.description is None and refuse is None):
             return None
         try:
             trial = Call(self.obj, to, options, for_explain=refuse is not None)
