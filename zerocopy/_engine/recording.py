@@ -47,23 +47,16 @@ class Guard(Protocol):
     def report(self, error: CopyRequiredError, nbytes: int, /) -> None: ...
 
 
-class Entry:
-    """A block of a guard: None once it has ended, which a task that outlives it sees."""
-
-    def __init__(self, guard: Guard) -> None:
-        self.guard: Guard | None = guard
-
-
-#: The blocks of a thread or task, the innermost last. While one is entered, conversions are recorded.
-entries: ContextVar[tuple[Entry, ...]] = ContextVar("zerocopy_guards", default=())
-
+#: The blocks of a thread or task, the innermost last: lists of their guard, which are empty once the block
+#: has ended, because a task can outlive it. While one is entered, conversions are recorded.
+entries: ContextVar[tuple[list[Guard], ...]] = ContextVar("zerocopy_guards", default=())
 #: How to avoid a write to an alias that a conversion makes; None: the write changes no memory of the program.
 write_fix: ContextVar[str | None] = ContextVar("zerocopy_write_fix", default="")
 
 
 def guards() -> list[Guard]:
     """Return the guards of this context, the innermost first, and once if it is entered twice."""
-    return [*dict.fromkeys(entry.guard for entry in reversed(entries.get()) if entry.guard is not None)]
+    return [*dict.fromkeys(guard for entry in reversed(entries.get()) for guard in entry)]
 
 
 #: Set while conversions are recorded. Another thread can set it between two reads, so callers pass the value

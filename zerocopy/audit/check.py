@@ -66,8 +66,7 @@ def check(call: CopyCall, source: Any, result: Any, options: dict[str, Any]) -> 
                 continue
             ours = traits(convert(source, call.to, copy=False, **choice))
             if ours == theirs:
-                text = "".join(f', {k}="{v}"' for k, v in choice.items())
-                return Verdict(AVOIDABLE, name, nbytes, text)
+                return Verdict(AVOIDABLE, name, nbytes, "".join(f', {k}="{v}"' for k, v in choice.items()))
             if ours["type"] == theirs["type"]:
                 why = why or _difference(ours, theirs)
             else:

@@ -9,7 +9,7 @@ from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import Any, Literal
 
 from zerocopy import registry
-from zerocopy._engine.recording import Entry, entries, guards, main_reason
+from zerocopy._engine.recording import Guard, entries, guards, main_reason
 from zerocopy.audit import recorder as audit_recorder, wrapper
 from zerocopy.audit.check import ALIAS, AVOIDABLE, Verdict
 from zerocopy.audit.recorder import FinishedCall
@@ -106,7 +106,7 @@ class CopyGuard(audit_recorder.Recorder, ContextDecorator, AbstractContextManage
         self._names = {framework.name for framework in also}
         self._roots = {root for each in also for root in each.root_modules or (each.name,)}
         self._recorder = Recorder(sites=False)  # while it is started, all conversions take the slow path
-        self._entries: list[Entry] = []
+        self._entries: list[list[Guard]] = []
 
     def __repr__(self) -> str:
         return f"forbid_copies(over={self.over}, also={sorted(self._names)}, action={self._action!r})"
@@ -117,6 +117,7 @@ class CopyGuard(audit_recorder.Recorder, ContextDecorator, AbstractContextManage
         return super().__call__(function)
 
     def __enter__(self) -> None:
+        entry: list[Guard] = [self]
         with self._lock:
             if not self._entries:
                 self._recorder.start()
@@ -126,16 +127,16 @@ class CopyGuard(audit_recorder.Recorder, ContextDecorator, AbstractContextManage
                 except BaseException:
                     self._recorder.stop()  # else conversions would stay slow
                     raise
-            self._entries.append(entry := Entry(self))
+            self._entries.append(entry)
         entries.set((*entries.get(), entry))
 
     def __exit__(self, *error: object) -> None:
         # Without a token: a generator can leave its block after an outer one, or in another context.
         with self._lock:
-            entry = [*self._entries, *(each for each in entries.get() if each.guard is self)][-1]
-            entry.guard = None
-            entries.set(tuple(each for each in entries.get() if each is not entry))
-            self._entries.remove(entry)
+            entry = [*self._entries, *(each for each in entries.get() if self in each)][-1]
+            entry.clear()
+            entries.set(tuple(filter(None, entries.get())))
+            self._entries.remove(entry)  # the only empty one
             if not self._entries:
                 self._recorder.stop()
                 wrapper.remove(self)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
-from types import TracebackType
 from typing import Any
 
 from zerocopy.audit import wrapper
@@ -63,9 +62,7 @@ class Audit(Report):
         wrapper.add(self._recorder)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         wrapper.remove(self._recorder)
 
     @property

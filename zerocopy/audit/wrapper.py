@@ -219,7 +219,6 @@ def remove(listener: Recorder) -> None:
     """Stop reporting to a listener; the last one restores the frameworks."""
     global LISTENERS
     with _lock:
-        others = tuple(each for each in LISTENERS if each is not listener)
-        LISTENERS = others
-        if not others:
+        LISTENERS = tuple(each for each in LISTENERS if each is not listener)
+        if not LISTENERS:
             _patches.restore()

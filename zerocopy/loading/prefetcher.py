@@ -188,8 +188,7 @@ class Prefetcher:
 def _run(channel: Channel, make_items: Callable[[], Iterator[Any]]) -> None:
     """Make items until the channel is stopped; an error reaches the consumer after the items before it."""
     items: Any = iter(())
-    recording.entries.set(())  # threads of a free-threaded build inherit the context
-    recording.write_fix.set(None)
+    recording.own_work().__enter__()  # for the whole thread
     try:
         try:
             items = make_items()

@@ -158,10 +158,9 @@ class Watcher:
     def report(self) -> None:
         """Stop, and print the writes to standard error; a forked child leaves that to its parent."""
         self.stop()
-        if self._pid != os.getpid():
-            return
-        for each in self.changes or ("no writes to immutable memory through aliases that zerocopy made",):
-            print(f"zerocopy monitor: {each}", file=sys.stderr)
+        if self._pid == os.getpid():
+            for each in self.changes or ("no writes to immutable memory through aliases that zerocopy made",):
+                print(f"zerocopy monitor: {each}", file=sys.stderr)
 
 
 def _alive(objects: WeakValueDictionary[int, Any]) -> list[Any]:
