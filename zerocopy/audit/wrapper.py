@@ -219,6 +219,6 @@ def remove(listener: Recorder) -> None:
     """Stop reporting to a listener; the last one restores the frameworks."""
     global LISTENERS
     with _lock:
-        LISTENERS = tuple(each for each in LISTENERS if each is not listener)
-        if not LISTENERS:
+        LISTENERS = others = tuple(each for each in LISTENERS if each is not listener)
+        if not others:
             _patches.restore()
