@@ -120,6 +120,7 @@ FROM_TABLES = {
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 VALUES = aligned_copy(np.arange(4096, dtype=np.float32))
 WITH_NULL = pa.table({"a": pa.array([2**53 + 1, None, 3]), "b": pa.array([4, 5, 6])})
+FLOATS = [pa.array(values, pa.float32()) for values in ([1, None, 3], [1, math.nan, 3], [4, 5, 6])]
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,18 @@ ARRAY_CASES = (
     ),
     Case("`bfloat16`", lambda source: _bfloat16(source)),
 )
-TABLE_CASES = (Case("integers with a null", lambda source: zc.convert(WITH_NULL, to=source)),)
+TABLE_CASES = (
+    Case("integers with a null", lambda source: zc.convert(WITH_NULL, to=source)),
+    Case("floats with a null", lambda source: _floats(source, 0)),
+    Case("floats with NaN", lambda source: _floats(source, 1)),
+)
+
+
+def _floats(source: str, column: int) -> Any:
+    table = pa.table({"a": FLOATS[column], "b": FLOATS[2]})
+    if source != "pandas":
+        return zc.convert(table, to=source)
+    return table.to_pandas() if column == 1 else None  # pandas' own floats have NaN, but no nulls
 
 
 def _bfloat16(source: str) -> Any:
@@ -253,7 +265,7 @@ def _outcome(code: str, x: Any) -> str:
     except Exception as error:  # noqa: BLE001 - the page states the type of any error
         return f"raises `{type(error).__name__}`"
     if isinstance(result, duckdb.DuckDBPyRelation):
-        return f"returns `{str(result.types[0]).lower()}`"
+        return f"returns `{str(result.types[0]).lower()}` `{[row[0] for row in result.fetchall()]}`"
     column = _first_column(result)
     dtype = getattr(column.dtype if hasattr(column, "dtype") else column.type, "name", None)
     name = dtype or str(getattr(column, "dtype", None) or column.type)

@@ -55,13 +55,19 @@ assert not plan.zero_copy and "negative strides" in str(plan)
     ),
     "polars_frame.to_pandas()": (
         """
+from datetime import date
 import polars as pl
-polars_frame = pl.DataFrame({"km": [0.5, 1.0, 2.0], "n": [1, None, 3]})
+columns = {"km": [0.5, 1.0, 2.0], "n": [1, None, 3], "day": [date(2020, 1, 1)] * 3, "stops": [[1], [2], []]}
+kind = pl.Series([*"aba"], dtype=pl.Categorical)
+copied = {"city": ["Bern", None, "Oslo"], "raw": [b"a", b"b", b"c"], "kind": kind}
+polars_frame = pl.DataFrame(columns | copied)
 """,
         """
-assert not any(zc.shares_memory(polars_frame["km"], today[name].to_numpy()) for name in today)
+assert not any(zc.shares_memory(polars_frame["km"], today[name].to_numpy()) for name in ("km", "n"))
 assert today["n"].dtype == "float64"
-frame = zc.convert(polars_frame, "pandas", copy=False)
+plans = zc.explain(polars_frame, "pandas").leaves
+assert [name for name in polars_frame.columns if not plans[f"['{name}']"].zero_copy] == [*copied]
+frame = zc.convert(polars_frame.select(*columns), "pandas", copy=False)
 assert zc.shares_memory(polars_frame, frame)
 assert str(frame["n"].dtype) == "int64[pyarrow]" and frame["n"].isna().tolist() == [False, True, False]
 """,

@@ -29,6 +29,13 @@ def test_page_has_every_pair() -> None:
     assert sorted((source, target) for source, target, _, _ in ROWS) == sorted(pairs)
 
 
+def test_nan_of_pandas_is_a_difference() -> None:
+    """By hand it becomes null; zerocopy keeps it."""
+    rows = re.findall(r"^\| pandas \| (\w+) \|.*floats with NaN: (.+?); (.+?) \|", COMMITTED, re.MULTILINE)
+    assert [target for target, *_ in rows] == ["pyarrow", "polars", "duckdb"]
+    assert all("[1.0, None, 3.0]" in by_hand and "[1.0, nan, 3.0]" in ours for _, by_hand, ours in rows)
+
+
 def test_zerocopy_copies_only_where_today_copies_too() -> None:
     assert {today for _, _, today, ours in ROWS if ours == "copy"} == {"copy"}
 
