@@ -287,7 +287,8 @@ def _warnings(view: StridedView, nbytes: int, target: Framework) -> tuple[str, .
     if view.readonly and target.mutable and not target.marks_readonly:
         warnings.append(
             f"the source is immutable and {target.name} cannot mark its alias read-only: writing to "
-            "the result would change the source (writable=True copies instead)"
+            "the result changes the source, or ends the process if its pages are read-only (writable=True "
+            "copies instead)"
         )
     if not view.readonly and not target.mutable:
         warnings.append(

@@ -151,7 +151,7 @@ def test_writable_result_never_aliases_immutable_memory(
         assert not plan.zero_copy
         assert "immutable" in plan.reasons[0].why
     if plan.zero_copy and immutable and framework.mutable:
-        # Either it is marked read-only, or the plan warns that writing would change the source.
+        # Either it is marked read-only, or the plan warns of writes to it.
         assert zc.view(result).readonly if framework.marks_readonly else plan.warnings or result is x
     if writable is True and framework.mutable:
         assert not zc.view(result).readonly

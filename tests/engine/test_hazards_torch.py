@@ -6,6 +6,7 @@ Code that can crash the process runs in a subprocess.
 
 from __future__ import annotations
 
+import signal
 import warnings
 
 import numpy as np
@@ -101,13 +102,27 @@ def test_plan_warns_that_torch_can_write_to_immutable_memory(framework: str) -> 
         memory.flags.writeable = False
     plan = zc.explain(x, "torch")
     assert plan.zero_copy
-    assert "would change the source" in plan.warnings[0]
+    assert "changes the source, or ends the process" in plan.warnings[0]
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # torch warns at its first import of such memory
         zc.convert(x, to="torch")
     safe = zc.convert(x, to="torch", writable=True)
     safe[0] = 99
     assert memory[0] != 99
+
+
+@pytest.mark.hazard("torch#writes-to-immutable-memory")
+@pytest.mark.parametrize("writable", [None, True])
+def test_write_to_a_read_only_mapping_ends_the_process(run_warm, tmp_path, writable: bool | None) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(4096))
+    process = run_warm(
+        f"""
+        import numpy as np, zerocopy as zc
+        x = np.load({str(tmp_path / "x.npy")!r}, mmap_mode="r")
+        zc.convert(x, "torch", writable={writable})[0] = 1
+        """
+    )
+    assert process.returncode == (0 if writable else -signal.SIGSEGV)
 
 
 @pytest.mark.hazard("torch#tensors-without-plain-memory")

@@ -242,7 +242,7 @@ def test_aliases_escape_copy_on_write() -> None:
         result = zc.convert(frame, "numpy")["x"]
         assert not result.flags.writeable
         assert not zc.convert(frame["x"], "numpy").flags.writeable
-    assert any("change the source" in warning for warning in zc.explain(frame, "torch").warnings)
+    assert any("changes the source" in warning for warning in zc.explain(frame, "torch").warnings)
     written = zc.convert(frame, "torch", writable=True)["x"]
     written[0] = 7
     assert frame["x"].tolist() == [1.0, 2.0]

@@ -182,7 +182,7 @@ def test_layouts_of_bare_producers_keep_their_values(wrapper: type, layout: str,
 
 @pytest.mark.parametrize("target", NAMES)
 def test_immutable_memory_of_an_interface_has_a_warning(target: str) -> None:
-    """torch refuses the read-only flag; the plan warns that writes would change the source."""
+    """torch refuses the read-only flag; the plan warns of writes."""
     cupy, target = side("cupy"), side(target)
     expected = sample()
     x = cupy.make(expected)

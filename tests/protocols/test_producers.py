@@ -151,7 +151,7 @@ def test_read_only_flag_is_respected() -> None:
     assert view.readonly
     assert not dlpack.as_ndarray(capsule, view).flags.writeable
     if "torch" in HOST:
-        assert "change the source" in zc.explain(Versioned(x), "torch").warnings[0]
+        assert "changes the source" in zc.explain(Versioned(x), "torch").warnings[0]
 
 
 @needs_versioned_capsules
