@@ -3,6 +3,7 @@
 ``python docs/conformance.py > docs/conformance.md`` writes the page. With ``run [SIDE:NAME ...]`` it checks
 the producers and consumers that are installed, and replaces their results in the file: run it in each
 environment. They are in tests/helpers/conformance_producers.py and conformance_consumers.py.
+``python docs/conformance.py cases`` writes the list of the cases at the end of docs/testing.md.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from helpers import conformance_consumers, conformance_producers  # noqa: E402
 
 from zerocopy import testing  # noqa: E402
+from zerocopy.testing import consumer  # noqa: E402
+from zerocopy.testing.cases import cases_of  # noqa: E402
 
 RESULTS = Path(__file__).with_suffix(".json")
+TESTING = Path(__file__).with_name("testing.md")
 MODULES = {"producer": conformance_producers, "consumer": conformance_consumers}
 CHECKS = {"producer": testing.check_producer, "consumer": testing.check_consumer}
 INTRODUCTION = """# Conformance of the frameworks
 
-`zerocopy.testing` checked these producers and consumers. [Test your own](testing.md) describes the cases.
+`zerocopy.testing` checked these producers and consumers: [the cases](testing.md#the-cases).
 A number counts the cases that apply: the object has what the case needs, and does not refuse it.
 `docs/conformance.json` has the result of each case. A row of several wrong values quotes the first one.
-
-The page is generated: `python docs/conformance.py run` in each environment, then
-`python docs/conformance.py > docs/conformance.md`.
 """
 
 
@@ -131,8 +132,27 @@ def findings(side: str, reports: dict[str, Any]) -> list[str]:
     return [f"| {side} | severity | cases | observed |", "|---|---|---|---|", *rows, ""]
 
 
+def with_cases(text: str) -> str:
+    """Return docs/testing.md with the cases: those of producers by their docstrings."""
+    producers: dict[Any, list[str]] = {}
+    for each in cases_of("producer"):
+        property_ = (each.run.func.__doc__ or "").partition("\n")[0].replace("``", "`").removesuffix(".")
+        producers.setdefault((property_, each.severity), []).append(f"`{each.id}`")
+    rows = ["| case of a producer | property | severity |", "|---|---|---|"]
+    rows += [f"| {', '.join(names)} | {' | '.join(key)} |" for key, names in producers.items()]
+    rows += ["", "| cases of a consumer | accepted | accepted or refused | refused |", "|---|---|---|---|"]
+    for protocol, cases in consumer.CASES.items():
+        cells: dict[str, list[str]] = {"": [], "may_refuse": [], "forbidden": []}
+        for name, changes in cases.items():
+            cells[next((key for key in ("forbidden", "may_refuse") if key in changes), "")].append(name)
+        rows.append(f"| `{protocol}.consume-...` | {' | '.join(map(', '.join, cells.values()))} |")
+    return "\n".join([text.partition("| case of a producer")[0].rstrip(), "", *rows, ""])
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["run"]:
         run(sys.argv[2:])
+    elif sys.argv[1:2] == ["cases"]:
+        TESTING.write_text(with_cases(TESTING.read_text("utf-8")), encoding="utf-8")
     else:
         sys.stdout.write(page(json.loads(RESULTS.read_text("utf-8"))))

@@ -8,6 +8,7 @@ import pytest
 from helpers.paths import ROOT
 
 import zerocopy as zc
+from zerocopy import testing
 
 NAMES = """
 Channel Column CopyRequiredError DType Device DeviceError Encoded Framework FrameworkInfo FrameworkName
@@ -47,6 +48,15 @@ def test_every_error_is_a_name_of_its_module() -> None:
         error = getattr(zc.errors, name)
         assert issubclass(error, zc.ZeroCopyError)
         assert error.__module__ == "zerocopy.errors"
+
+
+def test_names_of_testing_and_of_the_plugin_of_pytest(pytestconfig: pytest.Config) -> None:
+    """docs/support.md covers them."""
+    assert testing.__all__ == ["CaseResult", "Finding", "Report", "check_consumer", "check_producer"]
+    options = {name for name in vars(pytestconfig.option) if name.startswith("zerocopy_")}
+    assert options == {"zerocopy_allow", "zerocopy_consumer", "zerocopy_copies", "zerocopy_producer"}
+    marks = [mark.partition("(")[0] for mark in pytestconfig.getini("markers")]
+    assert "zero_copy" in marks
 
 
 @pytest.mark.parametrize("name", ["load", "matrix", "namespace", "plan_for", *ERRORS.split()])

@@ -18,6 +18,11 @@ def test_the_page_is_that_of_the_results() -> None:
     assert SCRIPT["page"](RESULTS) == (ROOT / "docs" / "conformance.md").read_text("utf-8")
 
 
+def test_the_page_about_testing_lists_the_cases() -> None:
+    text = (ROOT / "docs" / "testing.md").read_text("utf-8")
+    assert SCRIPT["with_cases"](text) == text, "run python docs/conformance.py cases"
+
+
 def test_each_finding_has_a_row() -> None:
     rows = [line for line in SCRIPT["page"](RESULTS).splitlines() if line.startswith("| `")]
     for reports in RESULTS.values():

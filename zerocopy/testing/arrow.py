@@ -149,7 +149,7 @@ def requested(format: bytes) -> Any:
 
 @case("valid", "wrong value", DATA.format("Structure definitions"), protocols=STRUCTS)
 def arrow_valid(protocol: str, x: Any) -> None:
-    """Capsules, structs, buffers, null counts and offsets are those of the types."""
+    """Capsules, structs, buffers, null counts and offsets are valid for the type."""
     Exported(x, protocol).contents()
 
 

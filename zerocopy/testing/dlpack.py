@@ -115,7 +115,7 @@ def tensors(x: Any) -> Iterator[Tensor]:
 
 @case("dlpack.export", "wrong error class", EXPORT)
 def dlpack_export(x: Any) -> None:
-    """What cannot be exported is refused with BufferError."""
+    """An object that cannot be exported raises BufferError."""
     if refused(x.__dlpack__, BufferError) and refused(
         lambda: x.__dlpack__(max_version=LATEST), BufferError, TypeError
     ):
@@ -136,7 +136,7 @@ def dlpack_device(x: Any) -> None:
 
 @case("dlpack.layout", "wrong value", STRUCT.format("DLTensor"))
 def dlpack_layout(x: Any) -> None:
-    """Shape, data type and strides are the object's, and such as the version has."""
+    """The shape is the object's, the data type exists, and strides are not NULL from version 1.2 on."""
     for tensor in tensors(x):
         shape, (code, bits, lanes) = getattr(x, "shape", None), tensor.dtype
         check(not isinstance(shape, tuple) or tensor.shape == shape, f"shape {tensor.shape}, not {shape}")
@@ -170,7 +170,7 @@ def dlpack_values(make: Any) -> None:
 
 @case("dlpack.versions", "version not negotiated", PYTHON.format("max_version"))
 def dlpack_versions(x: Any) -> None:
-    """A capsule has no version unless one from 1.0 is asked for; a later version is taken."""
+    """A capsule has no version unless ``max_version`` is 1.0 or later; (99, 0) is accepted."""
     next(tensors(x))
     exported = False
     for options in ({}, {"max_version": None}, {"max_version": (0, 8)}, {"max_version": (99, 0)}):
@@ -196,7 +196,7 @@ def dlpack_versioned(x: Any) -> None:
 
 @case("dlpack.keywords", "flag ignored", EXPORT)
 def dlpack_keywords(x: Any) -> None:
-    """All keywords are taken; None means that they are not passed."""
+    """The keywords ``stream``, ``max_version``, ``dl_device`` and ``copy`` are accepted as None."""
     next(tensors(x))
     for name in ("stream", "max_version", "dl_device", "copy"):
         try:
@@ -382,7 +382,7 @@ def exchange_round_trip(make: Any) -> None:
 
 @case("dlpack_c_exchange_api.leak", "leak", EXCHANGE)
 def exchange_leak(x: Any) -> None:
-    """A tensor that is deleted keeps no memory."""
+    """A released export keeps no memory."""
 
     def use() -> None:
         tensor = managed(x)

@@ -162,5 +162,5 @@ def buffer_alive(make: Any) -> None:
 
 @case("buffer.leak", "leak", BUFFER.format("PyBuffer_Release"))
 def buffer_leak(x: Any) -> None:
-    """A buffer that was released keeps no memory."""
+    """A released export keeps no memory."""
     check_leak(x, lambda: memoryview(x).release())
