@@ -257,6 +257,17 @@ PHRASES = {
     "when not to use": "comparison",
     "einops narwhals alternative": "comparison",
     "environment variables": "cheatsheet",
+    "fp8": "weights",
+    "safetensors checkpoint": "weights",
+    "bfloat16 fp8 safetensors checkpoint to jax numpy": "weights",
+    "int4 quantised weights": "weights",
+    "load weights to gpu": "weights",
+    "cuda stream synchronization torch to jax": "gpu",
+    "stream synchronize": "gpu",
+    "assert no copies in CI": "forbid-copies",
+    "CI test assert no copy": "forbid-copies",
+    "memmap": "hazards/torch",
+    "memmap segfault": "troubleshooting",
 }
 
 #: A page that runs the site's own search for each query and writes the names of the first pages.
