@@ -268,6 +268,18 @@ PHRASES = {
     "CI test assert no copy": "forbid-copies",
     "memmap": "hazards/torch",
     "memmap segfault": "troubleshooting",
+    "test my DLPack producer in CI": "testing",
+    "CI": "testing",
+    "nanobind": "testing",
+    "pybind11": "testing",
+    "deleter": "dlpack",
+    "threads free-threaded deleter": "faq",
+    "versioning vendoring pin semver": "in-your-library",
+    "semver": "support",
+    "vendoring": "in-your-library",
+    "manylinux wheels": "support",
+    "musl alpine": "support",
+    "pypy": "support",
 }
 
 #: A page that runs the site's own search for each query and writes the names of the first pages.
