@@ -186,7 +186,7 @@ class Jax(Framework):
             # jax.dlpack.from_dlpack and jnp.asarray truncate: 2**40 + 5 becomes 5.
             raise LossyConversionError(
                 "to='jax'",
-                f"JAX's x64 mode is off, so JAX would truncate {name} to 32 bits",
+                f"JAX's x64 mode is off, so JAX would truncate {name} to half its size",
                 fixes=[_X64, Fix(options={"dtype": _NARROW[name]}, effect="casts it")],
             )
 
