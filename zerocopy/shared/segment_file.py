@@ -66,7 +66,7 @@ def open_segment(location: Location, flags: int = os.O_RDONLY) -> int:
         finally:
             os.close(received)
     if denied is not None:
-        raise _no_access(location, str(denied)) from denied
+        raise _denied(location, denied) from denied
     raise _other_host("another PID namespace", f"{_BROKER}, or send the object's bytes")
 
 
@@ -82,11 +82,11 @@ def open_file(path: str, location: Location, flags: int = os.O_RDONLY) -> int:
     except FileNotFoundError as error:
         raise _stale(location) from error
     except OtherUserError as error:
-        raise _no_access(location, str(error)) from error
+        raise _no_access(location, str(error), _same_user(location)) from error
     if fcntl.fcntl(fd, fcntl.F_GET_SEALS) & _NEEDED_SEALS != _NEEDED_SEALS:
         os.close(fd)
         # Its owner could shrink it, and the kernel would end this process by SIGBUS.
-        raise _no_access(location, "its memory is not sealed")
+        raise _no_access(location, "its memory is not sealed", "open handles of zerocopy.share only")
     return fd
 
 
@@ -130,9 +130,22 @@ def _stale(location: Location) -> StaleHandleError:
     return StaleHandleError("", why, KEEP)
 
 
-def _no_access(location: Location, why: str) -> HandleAccessError:
-    remedy = f"run the reader as the user of process {location.pid}, {_BROKER}, or send the object's bytes"
+def _no_access(location: Location, why: str, remedy: str) -> HandleAccessError:
+    remedy = f"{remedy}, or send the object's bytes"
     return HandleAccessError("", f"this process must not open it: {why}", remedy)
+
+
+def _same_user(location: Location) -> str:
+    return f"run the reader as the user of process {location.pid}"
+
+
+def _denied(location: Location, error: OSError) -> HandleAccessError:
+    try:  # the directory's user is the effective one of its process, also of a process that hides its files
+        is_ours = os.stat(f"/proc/{location.pid}").st_uid == os.geteuid()
+    except OSError:
+        is_ours = False
+    # A broker answers its own user only.
+    return _no_access(location, str(error), _BROKER if is_ours else _same_user(location))
 
 
 def _refusal(location: Location, error: OSError) -> Exception:
@@ -140,7 +153,7 @@ def _refusal(location: Location, error: OSError) -> Exception:
         return error
     if error.errno in _NO_RESOURCES:
         return no_file_descriptor(error)
-    return _no_access(location, str(error)) if isinstance(error, PermissionError) else _stale(location)
+    return _denied(location, error) if isinstance(error, PermissionError) else _stale(location)
 
 
 def _other_host(place: str, remedy: str) -> OtherHostError:
