@@ -12,6 +12,7 @@ import pytest
 from helpers.ray_cluster import STORE, local_ray, serializers
 from helpers.tiers import runs_all
 
+import zerocopy as zc
 import zerocopy.integrations.ray
 from zerocopy.integrations.ray.serializers import Unchanged
 
@@ -389,6 +390,18 @@ def test_a_write_changes_no_other_copy(ray, count: int) -> None:
     assert ray.get(readers[1].values.remote()) == (0.0, 0.0)
     assert (mine[0], mine.sum(), again.sum()) == (3, 3, 0)
     assert ray.get(reference).sum() == 0
+
+
+@pytest.mark.hazard("training#conversions-of-the-store-of-ray")
+def test_a_tensor_of_an_array_in_the_store_aliases_it(ray) -> None:
+    """A plan warns about it, and ``writable=True`` copies."""
+    pytest.importorskip("torch")
+    reference = ray.put(np.zeros(LARGE, "float32"))
+    assert any("read-only" in warning for warning in zc.explain(ray.get(reference), "torch").warnings)
+    zc.convert(ray.get(reference), "torch", writable=True)[0] = 7
+    assert ray.get(reference)[0] == 0
+    zc.convert(ray.get(reference), "torch")[0] = 7
+    assert ray.get(reference)[0] == 7
 
 
 @pytest.mark.hazard("robustness#store-memory-in-use")

@@ -82,7 +82,7 @@ def open_file(path: str, location: Location, flags: int = os.O_RDONLY) -> int:
     except FileNotFoundError as error:
         raise _stale(location) from error
     except OtherUserError as error:
-        raise _no_access(location, str(error), _same_user(location)) from error
+        raise _no_access(location, str(error)) from error
     if fcntl.fcntl(fd, fcntl.F_GET_SEALS) & _NEEDED_SEALS != _NEEDED_SEALS:
         os.close(fd)
         # Its owner could shrink it, and the kernel would end this process by SIGBUS.
@@ -130,13 +130,11 @@ def _stale(location: Location) -> StaleHandleError:
     return StaleHandleError("", why, KEEP)
 
 
-def _no_access(location: Location, why: str, remedy: str) -> HandleAccessError:
-    remedy = f"{remedy}, or send the object's bytes"
-    return HandleAccessError("", f"this process must not open it: {why}", remedy)
-
-
-def _same_user(location: Location) -> str:
-    return f"run the reader as the user of process {location.pid}"
+def _no_access(location: Location, why: str, remedy: str = "") -> HandleAccessError:
+    remedy = remedy or f"run the reader as the user of process {location.pid}"
+    return HandleAccessError(
+        "", f"this process must not open it: {why}", f"{remedy}, or send the object's bytes"
+    )
 
 
 def _denied(location: Location, error: OSError) -> HandleAccessError:
@@ -144,8 +142,7 @@ def _denied(location: Location, error: OSError) -> HandleAccessError:
         is_ours = os.stat(f"/proc/{location.pid}").st_uid == os.geteuid()
     except OSError:
         is_ours = False
-    # A broker answers its own user only.
-    return _no_access(location, str(error), _BROKER if is_ours else _same_user(location))
+    return _no_access(location, str(error), _BROKER if is_ours else "")  # a broker answers its own user only
 
 
 def _refusal(location: Location, error: OSError) -> Exception:
