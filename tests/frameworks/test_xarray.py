@@ -122,6 +122,7 @@ def test_explain_names_the_labels_that_a_tensor_lacks(to: str) -> None:
     for text in (to, "name 'air'", "dimensions 'y', 'x'", "coordinates", "'height'", "attributes 'units'"):
         assert text in warning
     assert not lost(xr.DataArray(np.ones((2, 2))), to)
+    assert lost(xr.DataArray(np.ones(2), dims="t"), to).endswith("the dimensions 't' are lost")
     assert not zc.explain(grid(), "xarray", copy=True).warnings
 
 

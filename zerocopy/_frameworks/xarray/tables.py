@@ -393,7 +393,7 @@ def label_warnings(
     keeps_columns = target.tables and options.get("layout") is None
     lost = _of_dataset(obj, keeps_columns, options) if is_dataset else _of_array(obj, keeps_columns, options)
     parts = [f"{kind} {listed(names)}" for kind, names in lost.items() if names]
-    verb = "is" if sum(map(len, lost.values())) == 1 else "are"
+    verb = "is" if [kind for kind, names in lost.items() if names] == ["the name"] else "are"
     return (
         (f"{target.name} has no place for labels of xarray: {'; '.join(parts)} {verb} lost",) if parts else ()
     )
