@@ -5,10 +5,13 @@ from __future__ import annotations
 import platform
 import re
 import runpy
+import subprocess
+import sys
 import tomllib
 from types import SimpleNamespace
 
 import pytest
+from helpers.page_examples import blocks
 from helpers.paths import ROOT
 
 import zerocopy as zc
@@ -127,3 +130,17 @@ def test_costs_of_calls_are_those_of_the_results() -> None:
     }
     assert len(costs) == 9
     assert set(map(float, costs)) <= measured
+
+
+@pytest.mark.full  # two processes that import torch
+def test_ranks_open_one_shared_array(tmp_path) -> None:
+    pytest.importorskip("torch")
+    examples = [block for _, block in blocks(ROOT / "docs" / "processes.md", run=False)]
+    (example,) = (block for block in examples if "broadcast_object_list" in block)
+    program = tmp_path / "ranks.py"
+    start = "import numpy as np, zerocopy as zc\narray = np.arange(100_000.0)\n"
+    end = "assert data.sum() == array.sum()\ndist.destroy_process_group()\n"
+    program.write_text(start + example + end)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", program]
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert completed.returncode == 0, completed.stderr

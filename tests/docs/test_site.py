@@ -267,6 +267,8 @@ PHRASES = {
     "assert no copies in CI": "forbid-copies",
     "CI test assert no copy": "forbid-copies",
     "memmap": "hazards/torch",
+    "share array between ranks": "processes",
+    "large array dataloader workers": "processes",
     "memmap segfault": "troubleshooting",
     "test my DLPack producer in CI": "testing",
     "CI": "testing",
