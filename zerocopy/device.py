@@ -133,6 +133,9 @@ def parse_device(spec: Any) -> Device | None:
         if name not in _TYPES or not (index.isdecimal() or index == ""):
             from zerocopy.errors.invalid_option import nearest
 
+            if name == "mps":
+                remedy = f"convert it without device=, and move the result: torch has result.to({spec!r})"
+                raise DeviceOptionError(f"device={spec!r}", "Apple's GPU is not a device of convert", remedy)
             near = nearest(name, ("cpu", "cuda", "rocm", "metal"))
             hint = f'did you mean device="{near}"? Otherwise ' if near and near != name else ""
             raise DeviceOptionError(

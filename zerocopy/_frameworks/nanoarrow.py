@@ -44,6 +44,7 @@ class Nanoarrow(Framework):
     actions: Mapping[str, Fix] = {
         "cast": Fix("pyarrow.chunked_array({x}).cast('{type}')"),
         "cast:bool8": Fix("pyarrow.chunked_array({x}).cast(pyarrow.bool8())"),
+        "milliseconds": Fix("pyarrow.chunked_array({x}).cast({type})"),
         "bytes": Fix("zc.convert({x}, \"numpy\").view('uint8')"),
         "lists": Fix(
             "pyarrow.array(pyarrow.chunked_array({x}).to_pylist(), "

@@ -96,6 +96,7 @@ class Pandas(Framework):
             "'nanoseconds'), v)) for v in pyarrow.array({x}).to_pylist()]))",
             "gives months, days and nanoseconds",
         ),
+        "milliseconds": Fix("{x}.dt.as_unit('ms')"),
         "truncate:us": Fix("{x}.dt.floor('us')"),
         "fill-nulls": Fix("{x}.fillna({type})"),
         "drop-nulls": Fix("{x}.dropna()"),

@@ -112,7 +112,13 @@ def reasons_against(pl: Any, field: Field, nested: bool = False) -> Iterator[Rea
         if field.timezone and zone_of(pl, field.timezone) is None:
             raise _lacks(field, "cast it to a zone of the time zone database", f" in {field.timezone!r}")
         if field.unit == "s":
-            yield _MILLISECONDS
+            zone = f", {field.timezone!r}" if field.timezone else ""
+            action = f"milliseconds:pyarrow.{kind}('ms'{zone})"
+            yield (
+                _MILLISECONDS
+                if nested
+                else replace(_MILLISECONDS, fixes=[Fix(action=action, effect="casts it once")])
+            )
     elif kind == "time" and field.unit != "ns":
         yield _NANOSECONDS
     elif kind == "decimal":

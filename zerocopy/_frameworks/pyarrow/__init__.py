@@ -80,6 +80,7 @@ class PyArrow(ArrowExchange):
         "replace": Fix("{x}.set_column({table}.schema.get_field_index({label}), {label}, {value})"),
         "cast": Fix("{x}.cast('{type}')"),
         "cast:bool8": Fix("{x}.cast(pyarrow.bool8())"),
+        "milliseconds": Fix("{x}.cast({type})"),
         "objects": Fix("{x}.to_pylist()"),
         "split-interval": Fix(
             "pyarrow.array([v and dict(zip(('months', 'days', 'nanoseconds'), v)) for v in {x}.to_pylist()])",
