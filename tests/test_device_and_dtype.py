@@ -45,6 +45,13 @@ def test_device_specs_are_parsed(spec: object, device: tuple | None) -> None:
     assert parse_device(spec) == device
 
 
+def test_gpu_of_apple_is_refused_with_the_call_that_reaches_it() -> None:
+    with pytest.raises(
+        DeviceError, match=r"Apple's GPU is not a device of convert[^$]*result\.to\('mps:0'\)"
+    ):
+        parse_device("mps:0")
+
+
 def test_devices_with_the_same_memory_are_recognised() -> None:
     assert same_memory_space(Device(CPU), Device(CUDA_HOST, 3))
     assert same_memory_space(Device(CUDA, 1), Device(CUDA_MANAGED, 1))

@@ -166,6 +166,20 @@ def test_seconds_that_milliseconds_do_not_hold_are_refused() -> None:
         zc.convert(pa.table({"x": pa.array([2**62], pa.timestamp("s"))}), "polars")
 
 
+@pytest.mark.parametrize("source", ["pandas", "pandas.DataFrame", "pyarrow.Table", "nanoarrow.Array"])
+@pytest.mark.parametrize("kind", [pa.timestamp("s"), pa.timestamp("s", "+01:00"), pa.duration("s")], ids=str)
+def test_fix_casts_seconds_once(source: str, kind: pa.DataType) -> None:
+    pytest.importorskip(source.partition(".")[0])
+    array = pa.array([1, None], kind)
+    column = "Table" not in source and "Frame" not in source
+    x = zc.convert(array if column else pa.table({"t": array}), source.removesuffix(".DataFrame"))
+    call = zc.explain(x, "polars", copy=False).error.calls[0]
+    imports, _, code = call.rpartition("; ")
+    exec(imports, names := {"zc": zc, "x": x})
+    assert ("x['t']" in code) != column
+    assert zc.convert(eval(code, names), "pyarrow").equals(zc.convert(zc.convert(x, "polars"), "pyarrow"))
+
+
 def test_misaligned_memory_is_copied_with_a_reason() -> None:
     raw = pa.py_buffer(bytearray(8 * 5 + 4))
     for kind, shift, aliased in (
