@@ -482,6 +482,15 @@ def test_a_combined_fix_names_the_effect_of_each_option_that_it_keeps() -> None:
     assert 'nulls="nan", dtype="float64") fills them with NaN, in floats, makes all of them float64' in remedy
 
 
+def test_one_fix_serves_all_columns_that_have_it() -> None:
+    """One column was filled with 0, and the next with NaN."""
+    table = pa.table({"x": [1.5, None], "n": [None, 7], "y": [2.5, None]})
+    for names in (["x", "n", "y"], ["n", "y", "x"]):
+        error = error_of(table.select(names), "torch")
+        assert error.calls[2] == 'zc.convert(x, "torch", nulls="nan", dtype={"n": "float32"})'
+        assert error.remedy.endswith('dtype={"n": "float32"}) fills them with NaN, in floats')
+
+
 def test_the_fix_of_many_columns_grows_with_their_number() -> None:
     """It doubled with each column of a pyarrow.Table: that of 40 took all memory."""
     lengths = []

@@ -8,7 +8,6 @@ fixes of that refusal are added. Only errors and ``explain`` run this module.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -17,7 +16,17 @@ from typing import Any
 from zerocopy import registry
 from zerocopy._engine.call_text import MAX_ITEMS, arguments, as_code, items_of_dict, relocate, with_imports
 from zerocopy._engine.planner import Call
-from zerocopy._engine.trials import Candidate, are_plain, refusal, refusal_of_sample, same, without_cycles
+from zerocopy._engine.trials import (
+    Candidate,
+    are_plain,
+    has_attributes,
+    includes,
+    is_part,
+    refusal,
+    refusal_of_sample,
+    same,
+    without_cycles,
+)
 from zerocopy.errors import Fix, Reason, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
@@ -77,10 +86,6 @@ def resolve_fixes(plan: Plan, call: Call, resolved: Callable[[Reason], Reason] |
     return replace(plan, reasons=tuple(map(resolved, plan.reasons)), leaves=leaves)
 
 
-def _includes(options: dict[str, object], others: dict[str, object]) -> bool:
-    return all(same(options.get(name), value) for name, value in others.items())
-
-
 #: A matrix whose columns are each in one block of memory.
 _BY_COLUMN = Fix("numpy.asfortranarray({x})", "makes each column contiguous", action="by-column")
 
@@ -104,7 +109,12 @@ class _Composer:
         calls: dict[str, Candidate] = {}
         if all(alternatives):
             for i in range(max(map(len, alternatives))):
-                chosen = [fixes[min(i, len(fixes) - 1)] for fixes in alternatives]
+                # One fix for all obstacles, where they have it: others differ in effect, such as 0 and NaN.
+                first = max(alternatives, key=len)[i]
+                chosen = [
+                    next((fix for fix in fixes if is_part(fix, first)), fixes[min(i, len(fixes) - 1)])
+                    for fixes in alternatives
+                ]
                 # A statement removes each obstacle that names it: a cast after it would be needless.
                 before = [fix for fix in chosen if fix.before and fix.source == "{x}"]
                 chosen = [
@@ -159,7 +169,7 @@ class _Composer:
             statements = [other for other in further if other.has_statement] if changes else []
             expressions = [other for other in further if other.options is None and not other.has_statement]
             for other in planned or statements[:1] or expressions[:1]:
-                if any(_includes(other.options or {}, options) for options in enough):
+                if any(includes(other.options or {}, options) for options in enough):
                     continue
                 later.append("" if each.sample else refusal.why)  # the object itself lacks this obstacle
                 effect = self._effects(each, other)
@@ -178,7 +188,7 @@ class _Composer:
         given, options = self._with({}), each.options
         if options is None or (each.to, options.keys()) != (self.to, given.keys()):
             return False
-        return _includes(options, given)
+        return includes(options, given)
 
     def _refusal(self, to: str, options: dict[str, object]) -> tuple[Call, Exception] | None:
         """Return the call with other options and its error; None if its plan has no error or is unknown."""
@@ -216,7 +226,7 @@ class _Composer:
         general = not label or isinstance(self.obj, dict)
         obj = self.obj if not label else self.obj.get(label[0]) if isinstance(self.obj, dict) else None
         own = [_resolve(self._within_dtype(fix), framework, general) for fix in fixes]
-        resolved = [f for f in own if f and _has_attributes(obj, f) and not (label and f.shortens)]
+        resolved = [f for f in own if f and has_attributes(obj, f) and not (label and f.shortens)]
         kept = [fix for fix in resolved if self.accepts(fix) and self._rebuilds(label, fix)]
         # Python objects of one column are not the table that was asked for.
         objects = all(fix.alone and "{array}" not in fix.source for fix in kept)
@@ -303,7 +313,7 @@ class _Composer:
         fixes = [fix for fix in fixes if fix not in cast or not self._is_refused(fix)]
         resolved = (_resolve(fix, self.framework, general) for fix in fixes)
         usable = [fix for fix in resolved if fix is not None and self.accepts(fix)]
-        usable = [fix for fix in usable if not general or _has_attributes(self.obj, fix)]
+        usable = [fix for fix in usable if not general or has_attributes(self.obj, fix)]
         # Two actions of a framework can have one expression: the first of them is kept.
         kept = list({(f.source, f.before, f.to, repr(f.options)): f for f in usable[::-1]}.values())[::-1]
         if self.unwrap:  # "{x}" alone, for fixes by options, is the caller's object too
@@ -368,7 +378,8 @@ class _Composer:
             return []  # a new value has no literal
         arguments = "".join([f", {name}={text}" for name, text in texts.items()])
         code = "; ".join([*before, f"zc.convert({source}, {as_code('to', to)}{arguments})"])
-        effect = ", ".join(dict.fromkeys([fix.effect for _, fix in chosen if fix.effect]))
+        effects = dict.fromkeys([fix.effect for _, fix in chosen if fix.effect])
+        effect = ", ".join([x for x in effects if not any(y.startswith(f"{x}, ") for y in effects)])
         plain = source == "x" and not before
         given = {name: value for name, value in merged.items() if value is not None}
         own = given if plain else None
@@ -442,7 +453,7 @@ class _Composer:
         if template is None or not name.isprintable() or {*name} & {*"'\"\\"}:
             return None
         replacing = self.framework.actions.get("replace") if self.framework is not None else None
-        if replacing is not None and not _has_attributes(self.obj, replacing):
+        if replacing is not None and not has_attributes(self.obj, replacing):
             return None  # levels of an index of pandas are not read as columns
         if "**{" in template.source and not isinstance(label[0], str):
             return None  # keywords are text
@@ -464,20 +475,6 @@ def _of_matrix(fix: Fix) -> Fix:
 
 def _framework(obj: object) -> Framework | None:
     return registry.by_type(type(obj))
-
-
-def _has_attributes(obj: object, fix: Fix) -> bool:
-    """Whether an object, None if it is not known, has the attributes that a fix reads from it."""
-    return obj is None or all(_has_path(obj, path) for path in re.findall(r"\{x\}\.([\w.]+)", fix.source))
-
-
-def _has_path(obj: object, path: str) -> bool:
-    """Whether an attribute, and that of its value, exist."""
-    for name in path.split("."):
-        if not hasattr(obj, name):
-            return False
-        obj = getattr(obj, name)
-    return True
 
 
 def _resolve(fix: Fix, framework: Framework | None, general: bool) -> Fix | None:

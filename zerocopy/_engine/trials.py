@@ -115,6 +115,31 @@ def same(a: object, b: object) -> bool:
     return a is b or (type(a) is type(b) and as_code("", a) == as_code("", b) != "")
 
 
+def includes(options: dict[str, object], others: dict[str, object]) -> bool:
+    """Whether options have all of the others."""
+    return all(same(options.get(name), value) for name, value in others.items())
+
+
+def is_part(fix: Fix, other: Fix) -> bool:
+    """Whether a fix is another one, perhaps with fewer of its options."""
+    own, others = ((each.source, each.before, each.to, bool(each.options)) for each in (fix, other))
+    return own == others and includes(other.options, fix.options)
+
+
+def has_attributes(obj: object, fix: Fix) -> bool:
+    """Whether an object, None if it is not known, has the attributes that a fix reads from it."""
+    return obj is None or all(_has_path(obj, path) for path in re.findall(r"\{x\}\.([\w.]+)", fix.source))
+
+
+def _has_path(obj: object, path: str) -> bool:
+    """Whether an attribute, and that of its value, exist."""
+    for name in path.split("."):
+        if not hasattr(obj, name):
+            return False
+        obj = getattr(obj, name)
+    return True
+
+
 def _nbytes(description: Any) -> int:
     parts = [description.view] if isinstance(description, Source) else description.columns
     return sum(part.nbytes for part in parts)
