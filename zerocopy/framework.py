@@ -336,10 +336,7 @@ class Framework:
         raise lacking(self.name, "cast")
 
     def parse_dtype(self, spec: Any) -> DType | None:
-        """Return the type that `spec`, a dtype object of the framework, names in the option ``dtype=``.
-
-        None for types other than numbers and booleans. Override it if their text is not a standard name.
-        """
+        """Return the type of numbers that `spec`, a dtype object whose text is not a standard name, names."""
         return None
 
     def parse_device(self, spec: Any) -> Device:
@@ -415,6 +412,10 @@ class Framework:
         """Return a schema's `metadata`, with its entry `name` adapted to the columns `labels`."""
         return metadata
 
+    def unnamed_index(self, metadata: dict[bytes, bytes]) -> Collection[str]:
+        """Return the columns that a schema's `metadata` describes as row labels without a name."""
+        return ()
+
     def is_tensor_type(self, extension: str) -> bool:
         """Whether tensors hold the storage of `extension`, the name of an Arrow type of the framework."""
         return False
@@ -465,8 +466,7 @@ Hook = TypeVar("Hook")
 
 def hook_of(framework: Framework | None, base: type[Hook]) -> Hook:
     """Return the framework's hook of the class `base`, made once; a `base()` if it has none."""
-    hook: Hook = _hook(type(framework), base)  # type: ignore[arg-type]
-    return hook
+    return _hook(type(framework), base)  # type: ignore[arg-type, no-any-return]
 
 
 def hook_class(framework: type, base: type[Hook]) -> type[Hook]:

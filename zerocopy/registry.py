@@ -295,7 +295,7 @@ def by_type(cls: type) -> Framework | None:
     The modules that define the type and its bases decide; no framework is imported
     (law 2). A negative answer is not cached (law 3): a framework can be registered later.
     """
-    is_hashable = type(cls).__hash__ is not None  # a metaclass can have __eq__ alone
+    is_hashable = type(cls).__hash__ is type.__hash__  # that of a metaclass can be missing, or raise
     if is_hashable:
         framework = _by_lasting_type[cls] or _by_type.get(cls)
         if framework is not None or cls in _OF_PYTHON:

@@ -49,7 +49,9 @@ def test_index_is_kept_or_left_out(index, levels: int, index_option: bool | None
     assert_frame_equal(back, expected, check_dtype=False)
     assert_index_equal(back.index, expected.index, exact="equiv")
     flat = zc.convert(table, "pandas", index=False)
-    assert flat.shape == (3, 1 + count)
+    named = sum(name is not None for name in expected.index.names) if count else 0
+    assert flat.shape == (3, 1 + named)
+    assert zc.convert(table, "pandas", index=[7, 8, 9]).columns.tolist() == flat.columns.tolist()
     assert_index_equal(flat.index, pd.RangeIndex(3))
     tensors = zc.convert(frame, "numpy", columns=["x"], **options)
     assert list(tensors) == ["x"]
@@ -83,6 +85,28 @@ def test_arrow_index_is_aliased_and_levels_are_copied() -> None:
     with pytest.raises(zc.CopyRequiredError, match="MultiIndex"):
         zc.convert(several, "pandas", copy=False)
     assert zc.convert(several, "pandas", copy=False, index=False).shape == (2, 3)
+
+
+@pytest.mark.parametrize("through", ["pyarrow", "nanoarrow"])
+def test_an_index_without_a_name_that_is_replaced_is_no_column(through: str) -> None:
+    pytest.importorskip(through)
+    frame = pd.DataFrame({"x": [1.5, 2.5]}, index=[True, False])
+    table = zc.convert(frame, through)
+    for index in (False, [7, 8]):
+        back = zc.convert(table, "pandas", index=index, copy=False)  # bits of the index are not read
+        assert back.columns.tolist() == ["x"]
+        assert list(zc.explain(table, "pandas", index=index).leaves) == ["['x']"]
+    chosen = zc.convert(table, "pandas", index=False, columns=["x", "__index_level_0__"])
+    assert chosen.columns.tolist() == ["x", "__index_level_0__"]
+    assert list(zc.convert(table, "torch", index=False)) == ["x", "__index_level_0__"]
+
+
+def test_labels_are_a_sequence_or_an_array() -> None:
+    for labels in (torch.tensor([5, 6]), np.array([5, 6]), [5, 6], {5: "a", 6: "b"}):
+        assert zc.convert(np.ones(2), "pandas", index=labels).index.tolist() == [5, 6]
+    for unordered in ({5, 6}, frozenset((5, 6))):
+        with pytest.raises(ValueError, match="labels of the rows in order"):
+            zc.convert(np.ones(2), "pandas", index=unordered)
 
 
 def test_selection_removes_missing_index_levels_from_metadata() -> None:
@@ -270,7 +294,7 @@ def test_labels_that_do_not_fit_are_refused() -> None:
         assert caught.value.calls == ('zc.convert(x, "pandas")',)
         assert str(plan.error) == str(caught.value)
     with pytest.raises(
-        ValueError, match="index must be True, False, None or the labels of the rows, not 'abc'"
+        ValueError, match="index must be True, False, None or the labels of the rows in order, not 'abc'"
     ):
         zc.convert(x, "pandas", index="abc")
 

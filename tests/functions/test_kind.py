@@ -306,6 +306,26 @@ def test_a_type_that_cannot_be_hashed_has_a_kind() -> None:
     assert zc.kind(np.zeros(2).view(unhashable("Own", (np.ndarray,), {}))) == ("numpy", "array")
 
 
+def test_a_metaclass_whose_hash_raises() -> None:
+    class Meta(type):
+        def __hash__(cls) -> int:
+            raise ValueError
+
+    assert zc.kind(Meta("Other", (), {})()) is None
+    assert zc.kind(np.zeros(2).view(Meta("Own", (np.ndarray,), {}))) == ("numpy", "array")
+
+
+def test_an_exporter_that_is_out_of_memory() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Exporter:
+        def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
+            raise torch.OutOfMemoryError("out of memory")
+
+    with pytest.raises(MemoryError, match="torch could not allocate memory"):
+        zc.kind(Exporter())
+
+
 def test_the_results_of_zerocopy_have_a_kind() -> None:
     pa = pytest.importorskip("pyarrow")
     data = {"a": np.arange(3)}

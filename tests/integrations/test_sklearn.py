@@ -74,6 +74,18 @@ def test_tables_become_matrices(table: str) -> None:
         assert list(move.get_feature_names_out()) == ["a", "b"]
 
 
+@pytest.mark.parametrize("to", ["numpy", "polars", "pyarrow", "pandas"])
+def test_row_labels_are_not_features(to: str) -> None:
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip(to)
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]}, index=[7, 8])
+    move = MoveTo(to)
+    assert move.fit_transform(frame).shape == (2, 2)
+    assert list(move.get_feature_names_out()) == ["a", "b"]
+    with pytest.raises(TypeError, match="'index'"):
+        MoveTo(to, index=True)
+
+
 def test_it_can_be_cloned_pickled_and_configured() -> None:
     move = MoveTo("numpy", dtype="float32", copy=True)
     assert clone(move).get_params() == move.get_params() == pickle.loads(pickle.dumps(move)).get_params()

@@ -176,3 +176,17 @@ def test_stream_without_a_schema_says_that_it_was_read_when_it_is_refused() -> N
         zc.convert(producer, "numpy")
     assert "which many streams allow once" in caught.value.why
     assert "nulls=" in caught.value.remedy
+
+
+@pytest.mark.parametrize("to", ["polars", "pandas", "nanoarrow", "torch"])
+def test_a_stream_that_fails_midway_has_to_be_opened_again(to: str) -> None:
+    pytest.importorskip(to)
+    batch = pa.record_batch({"x": [1.0]})
+
+    def batches() -> Any:
+        yield batch
+        raise OSError("the disk is gone")
+
+    with pytest.raises(zc.UnsupportedConversionError, match="the disk is gone") as caught:
+        zc.convert(pa.RecordBatchReader.from_batches(batch.schema, batches()), to)
+    assert str(caught.value).partition("To fix: ")[2].startswith("open the stream again")

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 from zerocopy.errors import ZeroCopyError
 from zerocopy.errors.tracebacks import not_transformed, shorten
+from zerocopy.protocols.exporter_errors import is_error
 
 if TYPE_CHECKING:
     from typing import TypeGuard
@@ -99,13 +100,18 @@ def kind(obj: object, /) -> Kind | None:
     try:
         try:
             known = _KINDS[type(obj)]
-        except TypeError:  # its metaclass has __eq__ alone, and no __hash__
+        except Exception as error:  # its metaclass has __eq__ alone, or a __hash__ that raises
+            if not is_error(error):
+                raise
             known = _of_type(_registry(), type(obj))
         if type(known) is not tuple:
             return known  # type: ignore[no-any-return]
         read, kinds = known
         return kinds[read(obj)]  # type: ignore[no-any-return]
     except ZeroCopyError as error:
+        from zerocopy.describe import raise_known
+
+        raise_known(lambda: f"kind({type(obj).__qualname__})", error)
         shorten(error)  # here, because the wrapper of `public` takes longer than the lookup
         raise
 

@@ -46,7 +46,7 @@ def check(options: Mapping[str, Any]) -> dict[str, Any]:
         _check_lists(options)
     index = options.get("index")
     if not (index is None or isinstance(index, bool) or _is_list(index)):
-        why = "index must be True, False, None or the labels of the rows"
+        why = "index must be True, False, None or the labels of the rows in order"
         raise invalid_value("index", index, why, "pass index=True, or leave it out")
     if "nulls" in options:
         from zerocopy.tables import nulls
@@ -117,5 +117,6 @@ def _not_one_of(name: str, value: object, choices: Sequence[str]) -> OptionError
 
 
 def _is_list(value: object) -> bool:
-    # An iterator can be read once, by explain or by convert.
-    return hasattr(value, "__iter__") and not isinstance(value, (str, bytes, Iterator))
+    # An iterator can be read once, by explain or by convert. A set has no order.
+    unordered = (str, bytes, Iterator, set, frozenset)
+    return hasattr(value, "__iter__") and not isinstance(value, unordered)

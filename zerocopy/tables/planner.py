@@ -63,7 +63,7 @@ def _plan_columns(table: Table, request: Request, unread: bool = False) -> Plan:
     if (labels := table.options.get("index")) is not None and not unread:
         _check_labels(labels, table)
     if request.index is False or labels is not None:
-        chosen = replace(chosen, metadata=_metadata_of(chosen.metadata, ()))
+        chosen = _without_index(chosen, request)
     keeps_columns = _keeps_columns(request)
     is_table = keeps_columns or request.layout not in (None, "columns")
     if (is_table and not request.target.has_dimensions) or request.drop is not None:
@@ -221,14 +221,15 @@ def _unread(table: Table, request: Request) -> Plan:
 def _read(table: Table, request: Request) -> object:
     """Read a stream or run a query, and convert the result; an error names a stream that can be read once."""
     assert table.read is not None
-    whole = table.read()
+    whole = None
     try:
+        whole = table.read()
         plan = make(whole, request)
         if whole.read is None:
             return run(plan)
     except ZeroCopyError as error:
         if table.once:
-            action = "read" if whole.read is None else "requested"
+            action = "read" if whole is not None and whole.read is None else "requested"
             why = f"{error.why}; the stream has been {action}, which many streams allow once"
             error.preface = "open the stream again, then: "
             error.with_context(why=why, remedy=f"{error.preface}{error.remedy}")
@@ -255,7 +256,11 @@ def select(table: Table, labels: Iterable[Hashable] | None) -> Table:
         raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
     labels = list(labels)
     places = positions(table.labels)
-    chosen = [_position(table.labels, places, label, labels) for label in labels]
+    return _at(table, [_position(table.labels, places, label, labels) for label in labels])
+
+
+def _at(table: Table, chosen: list[int]) -> Table:
+    """Return the table with the columns at those positions."""
     first = len(table.labels) - table.index
     kept, columns = [table.labels[i] for i in chosen], [table.columns[i] for i in chosen]
     return replace(
@@ -301,6 +306,16 @@ def _near(label: Hashable, labels: Sequence[Hashable]) -> list[str]:
     import difflib
 
     return difflib.get_close_matches(str(label), [x for x in labels if isinstance(x, str)], n=3)
+
+
+def _without_index(table: Table, request: Request) -> Table:
+    """Return the table with its index as columns; for a target with an index, without unnamed levels."""
+    if "index" in request.target.options and request.columns is None:
+        owners = (registry.by_metadata_key(entry) for entry in table.metadata)
+        unnamed = {name for x in owners if x is not None for name in x.unnamed_index(table.metadata)}
+        if unnamed:
+            table = _at(table, [i for i, label in enumerate(table.labels) if str(label) not in unnamed])
+    return replace(table, metadata=_metadata_of(table.metadata, ()))
 
 
 def _metadata_of(metadata: dict[bytes, bytes], labels: list[str] | tuple[()]) -> dict[bytes, bytes]:

@@ -6,7 +6,7 @@ The index becomes the last columns, which pandas' own metadata describes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -286,6 +286,9 @@ class Pandas(Framework):
 
     def select_metadata(self, metadata: dict[bytes, bytes], labels: Sequence[str]) -> dict[bytes, bytes]:
         return meta.select(metadata, labels)
+
+    def unnamed_index(self, metadata: dict[bytes, bytes]) -> Collection[str]:
+        return meta.unnamed(metadata)
 
     def alias_warnings(self, table: Table) -> tuple[str, ...]:
         if not any(self._unguarded(column) for column in table.columns):

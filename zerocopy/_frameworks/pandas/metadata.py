@@ -204,7 +204,9 @@ class IndexMetadata:
         for name in fields:
             known = self.names.get(name, [])
             if known and (len(known) == counts[name] or all(label == known[0] for label in known)):
-                labels.append(_restored(pd, known[seen[name] % len(known)], name))
+                label = _restored(pd, known[seen[name] % len(known)], name)
+                # A level without a name that is a column keeps its field's name.
+                labels.append(name if label is None and _GENERATED.fullmatch(name) else label)
             else:
                 labels.append(name)
             seen[name] += 1
@@ -318,6 +320,13 @@ def read(metadata: dict[bytes, bytes]) -> IndexMetadata | None:
         return IndexMetadata(index, names, levels, dict(entry.get("attributes") or {}))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None  # not JSON of pandas
+
+
+def unnamed(metadata: dict[bytes, bytes]) -> list[str]:
+    """Return the fields of the levels of the index that have no name."""
+    entry = read(metadata)
+    levels = [] if entry is None else [level for level in entry.index if isinstance(level, str)]
+    return [level for level in levels if entry.names.get(level, [level])[-1] is None]  # type: ignore[union-attr]
 
 
 def select(metadata: dict[bytes, bytes], fields: Collection[str]) -> dict[bytes, bytes]:

@@ -276,8 +276,9 @@ def row_labels(pd: Any, table: Table) -> Any:
     if labels is None or isinstance(labels, pd.Index):
         return labels
     try:
-        return pd.Index(labels)
-    except (TypeError, ValueError) as error:
+        # pandas takes tensors of PyTorch as scalars.
+        return pd.Index(np.asarray(labels) if hasattr(type(labels), "__dlpack__") else labels)
+    except (TypeError, ValueError, RuntimeError) as error:
         why = f"pandas cannot make an index from index=: {error}"
         fixes = [Fix(options={"index": None}, effect="gives the default index")]
         raise UnsupportedConversionError("", why, code="option-value", fixes=fixes) from error

@@ -22,7 +22,7 @@ from zerocopy.request import NAMES, ConvertOptions
 from zerocopy.tables.labels import RENAME, duplicates, listed
 
 #: Options that belong to one call: scikit-learn sets parameters before it has data.
-_OF_ONE_CALL = frozenset(("stream", "leaves", "out", "connection"))
+_OF_ONE_CALL = frozenset(("stream", "leaves", "out", "connection", "index"))
 #: Methods that make a table of a column or of a query.
 _TABLES_OF = ("to_frame", "collect")
 OPTIONS = tuple(name for name in NAMES if name not in _OF_ONE_CALL)
@@ -33,6 +33,7 @@ def _as_step(code: str) -> str:
     before, call, arguments = code.rpartition("zc.convert(x, ")
     if not call or before.rstrip("; ") == before != "":
         return code
+    arguments = arguments.replace(", index=False", "")  # which `transform` adds
     return f"{before}from zerocopy.integrations.sklearn import MoveTo; MoveTo({arguments}.fit_transform(x)"
 
 
@@ -47,7 +48,7 @@ class MoveTo(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ig
     ----------
     to : str, module or type
         The target, as for :func:`zerocopy.convert`.
-    device, copy, writable, dtype, validate, layout, columns, nulls, encode, names, index : optional
+    device, copy, writable, dtype, validate, layout, columns, nulls, encode, names : optional
         The options of :func:`zerocopy.convert`. The default of `layout` is ``"matrix"`` for a table whose
         target has tensors.
 
@@ -132,8 +133,12 @@ class MoveTo(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ig
         """
         data, is_table = self._checked(X, reset=False)
         options = self._options()
-        if is_table and not registry.by_name(text(self.to).strip("'")).tables:
-            options.setdefault("layout", "matrix")
+        if is_table:
+            target = registry.by_name(text(self.to).strip("'"))
+            if not target.tables:
+                options.setdefault("layout", "matrix")
+            elif "index" not in target.options:  # row labels are not features
+                options["index"] = False
         try:
             return convert(data, self.to, **options)
         except ZeroCopyError as error:
