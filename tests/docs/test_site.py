@@ -268,6 +268,7 @@ PHRASES = {
     "CI test assert no copy": "forbid-copies",
     "memmap": "hazards/torch",
     "share array between ranks": "processes",
+    "ddp ranks shared array": "processes",
     "large array dataloader workers": "processes",
     "memmap segfault": "troubleshooting",
     "test my DLPack producer in CI": "testing",
