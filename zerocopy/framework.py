@@ -413,7 +413,7 @@ class Framework:
         return metadata
 
     def unnamed_index(self, metadata: dict[bytes, bytes]) -> Collection[str]:
-        """Return the columns that a schema's `metadata` describes as row labels without a name."""
+        """Return the columns that are row labels without a name, by a schema's `metadata`."""
         return ()
 
     def is_tensor_type(self, extension: str) -> bool:

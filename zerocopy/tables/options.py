@@ -118,5 +118,4 @@ def _not_one_of(name: str, value: object, choices: Sequence[str]) -> OptionError
 
 def _is_list(value: object) -> bool:
     # An iterator can be read once, by explain or by convert. A set has no order.
-    unordered = (str, bytes, Iterator, set, frozenset)
-    return hasattr(value, "__iter__") and not isinstance(value, unordered)
+    return hasattr(value, "__iter__") and not isinstance(value, (str, bytes, Iterator, set, frozenset))

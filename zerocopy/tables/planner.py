@@ -63,7 +63,9 @@ def _plan_columns(table: Table, request: Request, unread: bool = False) -> Plan:
     if (labels := table.options.get("index")) is not None and not unread:
         _check_labels(labels, table)
     if request.index is False or labels is not None:
-        chosen = _without_index(chosen, request)
+        if request.columns is None and (unnamed := request.target.unnamed_index(chosen.metadata)):
+            chosen = _at(chosen, [i for i, label in enumerate(chosen.labels) if str(label) not in unnamed])
+        chosen = replace(chosen, metadata=_metadata_of(chosen.metadata, ()))
     keeps_columns = _keeps_columns(request)
     is_table = keeps_columns or request.layout not in (None, "columns")
     if (is_table and not request.target.has_dimensions) or request.drop is not None:
@@ -306,16 +308,6 @@ def _near(label: Hashable, labels: Sequence[Hashable]) -> list[str]:
     import difflib
 
     return difflib.get_close_matches(str(label), [x for x in labels if isinstance(x, str)], n=3)
-
-
-def _without_index(table: Table, request: Request) -> Table:
-    """Return the table with its index as columns; for a target with an index, without unnamed levels."""
-    if "index" in request.target.options and request.columns is None:
-        owners = (registry.by_metadata_key(entry) for entry in table.metadata)
-        unnamed = {name for x in owners if x is not None for name in x.unnamed_index(table.metadata)}
-        if unnamed:
-            table = _at(table, [i for i, label in enumerate(table.labels) if str(label) not in unnamed])
-    return replace(table, metadata=_metadata_of(table.metadata, ()))
 
 
 def _metadata_of(metadata: dict[bytes, bytes], labels: list[str] | tuple[()]) -> dict[bytes, bytes]:

@@ -288,7 +288,8 @@ class Pandas(Framework):
         return meta.select(metadata, labels)
 
     def unnamed_index(self, metadata: dict[bytes, bytes]) -> Collection[str]:
-        return meta.unnamed(metadata)
+        entry = meta.read(metadata) or meta.IndexMetadata()
+        return [name for name, labels in entry.names.items() if labels[-1] is None and name in entry.index]
 
     def alias_warnings(self, table: Table) -> tuple[str, ...]:
         if not any(self._unguarded(column) for column in table.columns):

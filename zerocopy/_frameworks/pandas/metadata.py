@@ -322,13 +322,6 @@ def read(metadata: dict[bytes, bytes]) -> IndexMetadata | None:
         return None  # not JSON of pandas
 
 
-def unnamed(metadata: dict[bytes, bytes]) -> list[str]:
-    """Return the fields of the levels of the index that have no name."""
-    entry = read(metadata)
-    levels = [] if entry is None else [level for level in entry.index if isinstance(level, str)]
-    return [level for level in levels if entry.names.get(level, [level])[-1] is None]  # type: ignore[union-attr]
-
-
 def select(metadata: dict[bytes, bytes], fields: Collection[str]) -> dict[bytes, bytes]:
     """Return the metadata without the levels of the index that are not among the fields.
 

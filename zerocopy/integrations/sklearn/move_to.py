@@ -135,10 +135,8 @@ class MoveTo(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ig
         options = self._options()
         if is_table:
             target = registry.by_name(text(self.to).strip("'"))
-            if not target.tables:
-                options.setdefault("layout", "matrix")
-            elif "index" not in target.options:  # row labels are not features
-                options["index"] = False
+            extra = {"index": False} if target.tables else {"layout": "matrix"}  # row labels are not features
+            options = options if "index" in target.options else extra | options
         try:
             return convert(data, self.to, **options)
         except ZeroCopyError as error:
