@@ -72,6 +72,25 @@ def test_fixes_keep_the_options_of_the_caller(to: str, options: dict[str, Any]) 
             exec(code, {"zc": zc, "source": source, "jax": pytest.importorskip("jax")})
 
 
+def test_fixes_change_a_dict_of_the_caller_that_has_no_literal() -> None:
+    words = pa.array(["Bern", "Oslo"])
+    encode = {"tag": words, "note": words, "city": words}
+    names = {"zc": zc, "source": TABLE.select(["city"]), "encode": encode}
+    with pytest.raises(OptionError, match="has no column 'tag'") as caught:
+        zc.loader(names["source"], "numpy", encode=encode)
+    (code,) = caught.value.calls
+    assert len(list(pasted(code, names))) == 1
+    names["source"] = pa.table({"city": ["Rome"], "tag": ["Bern"], "note": ["Oslo"]})
+    with pytest.raises(zc.LossyConversionError, match="has 'Rome'") as caught:
+        list(zc.loader(names["source"], "numpy", encode=encode))
+    collects, adds = caught.value.calls
+    assert collects != adds
+    for code in (collects, adds):
+        (batch,) = pasted(code, names)
+        assert batch["city"].to_pylist() == ["Rome"]
+        assert batch["note"].categories.to_pylist() == ["Bern", "Oslo"]
+
+
 loader_fixes = pytest.importorskip("helpers.loader_fixes")  # it needs pyarrow
 MODULES = (
     "builtins", "numpy", "torch", "tensorflow", "jax", "pyarrow", "pandas", "polars", "duckdb", "nanoarrow",

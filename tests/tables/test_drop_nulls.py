@@ -174,6 +174,30 @@ def test_values_of_dictionaries_and_runs_can_be_the_nulls() -> None:
         assert None not in result["x"].to_pylist()
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+def test_codes_of_rows_that_remain_have_no_null_words(ordered: bool) -> None:
+    indices = pa.array([0, 2, None, 1, 0], "uint8")
+    words = pa.DictionaryArray.from_arrays(indices, pa.array(["b", None, "a"]), ordered=ordered)
+    table = pa.table({"x": pa.chunked_array([words[:2], words[2:]]), "n": range(5)})
+    for encode in ("codes", True, "bytes"):
+        codes = zc.convert(table, "numpy", nulls="drop", encode=encode)["x"]
+        assert codes.to_pylist() == ["b", "a", "b"]
+        assert codes.categories.to_pylist() == ["b", "a"]
+        assert codes.values.dtype == np.uint8
+    result = zc.convert(table, "pyarrow", nulls="drop")["x"]
+    assert result.type == words.type
+    assert result.to_pylist() == ["b", "a", "b"]
+
+
+def test_an_error_names_the_field_that_has_nulls() -> None:
+    inner = [{"a": {"b": 1}}, {"a": {"b": None}}, None]
+    for obj in (pa.table({"s": inner}), pa.array(inner)):
+        with pytest.raises(
+            zc.LossyConversionError, match=r"has 1 null in 2 rows, in its field 'b', in its field 'a'"
+        ):
+            zc.convert(obj, "numpy", encode=True, nulls="drop")
+
+
 def test_lists_with_null_elements_remain() -> None:
     vectors = pa.array([[1, 2], None, [3, None]], pa.list_(pa.int64(), 2))
     assert zc.convert(pa.table({"v": vectors}), "pyarrow", nulls="drop")["v"].to_pylist() == [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from decimal import Decimal
 from typing import Any
 
@@ -82,3 +83,23 @@ def test_chunks_are_not_described_one_by_one(source: str, monkeypatch: pytest.Mo
     result = zc.convert(table, "numpy")
     assert result["b"].tolist() == parts.ravel().tolist()
     assert len(described) <= 4
+
+
+@pytest.mark.parametrize("kind", ["string", "binary"])
+@pytest.mark.parametrize(
+    ("to", "options"),
+    [("pyarrow.RecordBatch", {}), ("pyarrow.Array", {}), ("numpy", {"encode": "bytes"})],
+    ids=str,
+)
+def test_text_beyond_the_offsets_of_one_array_is_refused_by_explain(kind: str, to: str, options: Any) -> None:
+    count = 1_100_000_000
+    text = pa.py_buffer(mmap.mmap(-1, count))  # its pages are never touched
+    chunk = pa.Array.from_buffers(
+        pa.type_for_alias(kind), 1, [None, pa.py_buffer(np.array([0, count], "i4")), text]
+    )
+    table = pa.table({"s": pa.chunked_array([chunk, chunk])})
+    error = zc.explain(table, to, **options).error
+    assert error is not None
+    assert error.code == "too-many-elements"
+    assert f"x['s'].cast('large_{kind}')" in str(error)
+    assert zc.explain(table.slice(1), to, **options).error is None

@@ -89,7 +89,7 @@ def _is_module(name: str) -> bool:
 
 
 def as_code(name: str, value: Any) -> str:
-    """Return an argument as code: a literal if it has one, else the name of the option."""
+    """Return an argument as code: a literal if it has one, else the name of the option, or its item by key."""
     if isinstance(value, MatrixOrder):
         return f'"matrix", order="{value.value}"'
     if type(value) is str and not {*value} & {*"'\"\\"} and value.isprintable():
@@ -101,7 +101,7 @@ def as_code(name: str, value: Any) -> str:
     if value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value)):
         return repr(value)
     if type(value) is dict and len(value) <= MAX_ITEMS:
-        pairs = [(as_code("", key), as_code("", item)) for key, item in value.items()]
+        pairs = [(k := as_code("", key), as_code(name and f"{name}[{k}]", v)) for key, v in value.items()]
         return (
             "{" + ", ".join(f"{k}: {v}" for k, v in pairs) + "}" if all(k and v for k, v in pairs) else name
         )

@@ -37,7 +37,7 @@ def encode_source(source: Dataset | Stream, options: LoaderOptions) -> Dataset |
             raise OptionError(
                 f"loader(encode={{{name!r}: ...}})",
                 f"{source.name} has no column {name!r}; it has {', '.join(map(repr, list(types)[:8]))}",
-                fixes=[Fix(options={"encode": {name: None}})],
+                fixes=[Fix(options={"encode": {name: None for name in given if name not in types}})],
             )
     words: dict[str, Any] = {}
     decoded: set[str] = set()

@@ -194,6 +194,8 @@ class ArrowColumn(Column):
             (c.buffers[2] + low, high - low) for c, (low, high) in zip(self.chunks, ranges, strict=True)
         ]
         count = sum(size for _, size in pieces)
+        if not self.field.wide:
+            _check_end(count, np.dtype("i4"), [Fix(action=f"cast:large_{self.field.kind}")])
 
         def host() -> Array:
             parts = [
@@ -353,12 +355,12 @@ class ArrowColumn(Column):
         return np.concatenate(parts)
 
 
-def _check_end(end: int, dtype: np.dtype[np.signedinteger]) -> None:
+def _check_end(end: int, dtype: np.dtype[np.signedinteger], fixes: Sequence[Fix] = ()) -> None:
     """Refuse chunks whose bytes or elements, one after the other, exceed the type of the offsets."""
     if end > np.iinfo(dtype).max:
         why = "it has more than 2^31 bytes or elements in its chunks"
         remedy = "cast it in Arrow to the type with 64-bit offsets, such as large_string"
-        raise UnsupportedConversionError("", why, remedy, code="too-many-elements")
+        raise UnsupportedConversionError("", why, remedy, code="too-many-elements", fixes=fixes)
 
 
 def _same(a: Memory, b: Memory) -> bool:

@@ -246,16 +246,18 @@ class Decoder:
         if len({*names}) != len(names):
             why = f"it is {field}, with two fields of one name"
             raise UnsupportedConversionError("", why, "rename them", code="duplicate-names")
-        inner = {name: self._inner(column.child(i)) for i, name in enumerate(names)}
+        inner = {
+            name: self._inner(column.child(i), f", in its field {name!r}") for i, name in enumerate(names)
+        }
         return self._masked(column, Encoded(str(field), inner))
 
-    def _inner(self, column: Column) -> Tree:
+    def _inner(self, column: Column, place: str = "") -> Tree:
         """Decode a part of a column; the fixes of its error that change the object do not apply to a part."""
         try:
             return self.decode(column)
         except ZeroCopyError as error:
             error.fixes = tuple(fix for fix in error.fixes if fix.options or fix is OBJECTS)
-            error.with_context(remedy="; or ".join(map(str, error.fixes)))
+            error.with_context(why=error.why + place, remedy="; or ".join(map(str, error.fixes)))
             raise
 
     def _tensors(self, column: Column, tensors: Tensors) -> TensorLeaf | Masked:

@@ -253,6 +253,8 @@ class KeptColumn(ArrowColumn):
     @cached_property
     def _array(self) -> ArrowArray:
         array = _filtered(self._column.arrow(), self._rows, self.nullable)
+        if not self.nullable and self.field.kind == "dictionary":
+            array = hub().module().chunked_array(map(_without_null_words, array.chunks), array.type)
         shares = any(part.dictionary is not None or part.kind in _SHARING for part in self.field.walk())
         return hub().copied(array) if shares else array
 
@@ -280,6 +282,16 @@ class KeptColumn(ArrowColumn):
             return super()._blocks(dtype, shape, buffer)
         read = super()._blocks
         return self._source(dtype, (self.length, *shape), [], lambda: read(dtype, shape, buffer).host())
+
+
+def _without_null_words(chunk: ArrowArray) -> ArrowArray:
+    """Return a dictionary array without the nulls among its words, to which no row refers."""
+    words, kind = chunk.dictionary, chunk.type
+    if not words.null_count:
+        return chunk
+    valid = np.asarray(words.is_valid())
+    codes = hub().module().array(np.cumsum(valid) - valid).take(chunk.indices).cast(kind.index_type)
+    return type(chunk).from_arrays(codes, hub().take(words, np.flatnonzero(valid)), ordered=kind.ordered)
 
 
 def _filtered(array: ArrowArray, rows: Rows, nullable: bool) -> ArrowArray:

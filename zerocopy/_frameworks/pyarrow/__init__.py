@@ -316,6 +316,8 @@ class PyArrow(ArrowExchange):
             if chunks is None:
                 chunks = len(column.chunks) if isinstance(column, ArrowColumn) else 1
             other = "Table" if self.form == "RecordBatch" else "ChunkedArray"
+            if chunks != 1 and column.field is not None and column.field.kind in ("string", "binary"):
+                column.text()  # refuses more bytes than the offsets of one array can count
             why = f"it has {chunks} chunks, and a pyarrow.{self.form} has one"
             fixes = [Fix(to=f"pyarrow.{other}")]
             reasons += [Reason(why, code="chunks", fixes=fixes)] if chunks != 1 else []
