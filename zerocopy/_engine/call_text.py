@@ -89,7 +89,7 @@ def _is_module(name: str) -> bool:
 
 
 def as_code(name: str, value: Any) -> str:
-    """Return an argument as code: a literal if it has one, else the name of the option, or its item by key."""
+    """Return an argument as code: a literal if it has one, else the name of the option or its item."""
     if isinstance(value, MatrixOrder):
         return f'"matrix", order="{value.value}"'
     if type(value) is str and not {*value} & {*"'\"\\"} and value.isprintable():
