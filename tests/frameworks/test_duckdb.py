@@ -658,3 +658,11 @@ def test_null_durations_of_milliseconds(unit: str) -> None:
         with pytest.raises(zc.CopyRequiredError):
             zc.convert({"x": column}, "duckdb", copy=False)
     assert zc.explain({"x": pa.array([1, None, 3], pa.duration(unit))}, "duckdb").zero_copy
+
+
+def test_decimals_with_a_dtype_are_cast_in_the_query(con: Any) -> None:
+    relation = con.sql("SELECT CAST(1.25 AS DECIMAL(18, 2)) AS d")
+    error = zc.explain(relation, "numpy", dtype="float64").error
+    assert error is not None
+    results = [eval(call, {"zc": zc, "x": relation}) for call in error.calls if "CAST" in call]
+    assert [result["d"].tolist() for result in results] == [[1.25]]

@@ -406,3 +406,16 @@ def test_unknown_numpy_types_are_not_bytes(name: str, to: str) -> None:
     assert not zc.explain(x, to=to).possible
     with pytest.raises(UnsupportedConversionError):
         zc.convert(x, to=to)
+
+
+@pytest.mark.parametrize("dtype", ["object", "string[python]"])
+def test_the_plan_of_text_in_objects_counts_views_and_has_a_cast_that_works(dtype: str) -> None:
+    pd = pytest.importorskip("pandas")
+    column = pd.Series(["Oslo", "Bern", None], dtype=dtype)
+    plan = zc.explain(column, "polars")
+    own = zc.explain(column, "pyarrow").copied_bytes
+    assert plan.copied_bytes == own + 3 * 16
+    stored = column.astype("str")
+    assert [fix.source for reason in plan.reasons for fix in reason.fixes] == ["{x}.astype('str')"]
+    assert zc.explain(stored, "polars").copied_bytes == 3 * 16
+    assert zc.convert(stored, "polars").to_list() == ["Oslo", "Bern", None]

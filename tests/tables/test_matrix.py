@@ -414,3 +414,13 @@ def test_fill_writes_columns_into_a_row_major_matrix(width: int, dtype: str, row
     assert out.tobytes() == whole.tobytes()
     fill(out, list(whole.T))  # strided columns
     assert out.tobytes() == whole.tobytes()
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+def test_nan_among_integers_is_offered_with_floats_first(kind: str) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"n": pd.array([1, None], dtype="Int64"), "x": np.array([0.5, 1.5], kind)})
+    error = zc.explain(frame, "numpy", layout="matrix", nulls="nan").error
+    assert error is not None
+    result = eval(error.calls[0], {"zc": zc, "x": frame})
+    np.testing.assert_array_equal(result, [[1, 0.5], [np.nan, 1.5]])

@@ -240,8 +240,8 @@ class _Composer:
         """Return a cast as the option that replaces ``dtype=``, if that can: it would undo the cast."""
         name, _, kind = fix.action.partition(":")
         option = Fix(options={"dtype": kind}, effect=fix.effect)
-        given = self.options.get("dtype")
-        return option if name == "cast" and type(given) is str and not self._is_refused(option) else fix
+        is_other = type(given := self.options.get("dtype")) is str and given != kind
+        return option if name == "cast" and is_other and not self._is_refused(option) else fix
 
     def _label(self, label: Label) -> Label:
         return () if isinstance(self.description, Source) else label  # columns of one tensor

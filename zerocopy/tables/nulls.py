@@ -126,7 +126,8 @@ class Nulls:
             return _NAT
         if self.mode == "nan" and storage.kind not in "fc":
             why = f"it has nulls and is {values.view.dtype}, which has no NaN"
-            raise LossyConversionError("", why, code="nulls", fixes=_OTHERS)
+            fixes = (replace(_AS_FLOATS, options={"nulls": "nan", "dtype": "float64"}), *_OTHERS)
+            raise LossyConversionError("", why, code="nulls", fixes=fixes)
         value = math.nan if self.mode == "nan" else self.value
         if not fits(value, storage):
             why = f"it has nulls and is {values.view.dtype}, which cannot hold {value!r}"

@@ -105,6 +105,8 @@ def sizes(column: Column, target: Framework, copied: bool) -> tuple[int, int, bo
     if not copied:
         held = column.held  # pandas' objects, whose type in Arrow can have no bytes
         return column.nbytes or (0 if held is None else held.nbytes), 0, False
+    if hasattr(column, "objects") and field is not None:  # an array is made, of which parts are copied
+        return 0, column.nbytes + (target.partial_bytes(column) or (0, 0))[1], False
     if not may_alias or field is None or field.kind in ("number", "bool"):
         return 0, column.nbytes, False
     known = target.partial_bytes(column)

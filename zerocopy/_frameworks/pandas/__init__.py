@@ -90,6 +90,7 @@ class Pandas(Framework):
         "cast": Fix("{x}.astype('{type}[pyarrow]')"),
         "cast:float64": Fix("{x}.astype('float64')"),
         "cast:bool8": Fix("{x}.astype('boolean')"),
+        "cast:str": Fix("{x}.astype('str')"),
         "objects": Fix("{x}.tolist()"),
         "split-interval": Fix(
             "pandas.arrays.ArrowExtensionArray(pyarrow.array([v and dict(zip(('months', 'days', "

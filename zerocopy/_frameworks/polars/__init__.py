@@ -146,7 +146,7 @@ class Polars(Framework):
             return ndarray_reasons(pl, column)
         reasons = dict.fromkeys(column.arrow_reasons())
         if column.field is not None:
-            reasons |= dict.fromkeys(reasons_against(pl, column.field))
+            reasons |= dict.fromkeys(reasons_against(pl, column.field, False, hasattr(column, "objects")))
         if isinstance(column, ArrowColumn):
             check_dictionaries(column)
         if not reasons and isinstance(column, ArrowColumn) and column.length:

@@ -85,7 +85,7 @@ def is_enum(key: bytes) -> bool:
 _lacks = partial(obstacles.refuse_type, "polars")
 
 
-def reasons_against(pl: Any, field: Field, nested: bool = False) -> Iterator[Reason]:
+def reasons_against(pl: Any, field: Field, nested: bool = False, objects: bool = False) -> Iterator[Reason]:
     """Yield why polars copies a type; refuse one that it cannot hold."""
     kind = field.kind
     if field.extension == "arrow.bool8":
@@ -98,8 +98,9 @@ def reasons_against(pl: Any, field: Field, nested: bool = False) -> Iterator[Rea
     if kind in _LACKS:
         raise _lacks(field, _LACKS[kind], action="" if nested else _ACTIONS.get(kind, ""))
     if kind in ("string", "binary", "fixed_binary"):
-        action = "cast:string_view" if kind == "string" else "cast:binary_view"
-        yield replace(_VIEWS, fixes=[Fix(action=action, effect="stores it as views")] if not nested else [])
+        kinds = ("string_view", "str") if kind == "string" else ("binary_view", "large_binary")
+        effect = "leaves only views to copy" if objects else "stores it as views, for this conversion only"
+        yield replace(_VIEWS, fixes=[] if nested else [Fix(action=f"cast:{kinds[objects]}", effect=effect)])
     elif kind in ("list", "map") and not field.wide:
         yield _OFFSETS
     elif kind == "fixed_list" and not field.list_size:
