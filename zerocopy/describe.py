@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -66,16 +67,18 @@ def raise_known(asked: Callable[[], str], error: Exception) -> None:
 
     An exporter can have raised a framework's own out-of-memory error.
     """
-    if type(error) is TypeError and "unhashable type: " in str(error):
+    # Names of a class in Python: a type with a metaclass, not a list or an array that is an item of a set.
+    if type(error) is TypeError and re.search(r"unhashable type: '(?!list|dict|set)\w+'", str(error)):
         remedy = "define __hash__, for a type in its metaclass"
         raise UnsupportedConversionError(asked(), str(error), remedy, code="producer-raised") from error
     cause: BaseException | None = error
+    why = type(error).__name__
     if isinstance(error, ZeroCopyError):
-        cause = error.__cause__ if error.code == "producer-raised" else None
+        cause, why = error.__cause__ if error.code == "producer-raised" else None, error.why  # with a column
     name = registry.out_of_memory(cause) if isinstance(cause, Exception) else None
     if name is not None:
         raise MemoryError(
-            f"{asked()}: {name} could not allocate memory ({type(cause).__name__}).\n"
+            f"{asked()}: {name} could not allocate memory ({why}).\n"
             "  To fix: free memory that is no longer needed, or convert in parts"
         ) from cause
 

@@ -63,6 +63,12 @@ def test_everything_is_restored_after_an_exception() -> None:
     assert len(report.rows) == 1
 
 
+def test_the_signature_and_the_errors_are_those_of_a_function() -> None:
+    assert str(inspect.signature(audit)) == "(min_bytes: 'int' = 1024) -> 'Audit'"
+    with pytest.raises(TypeError, match=r"^audit\(\) got an unexpected keyword argument 'bytes'"):
+        audit(bytes=1)  # type: ignore[call-arg]
+
+
 def test_types_are_never_replaced() -> None:
     names = ("Tensor", "FloatTensor", "Size", "dtype")
     before = [getattr(torch, name) for name in names]

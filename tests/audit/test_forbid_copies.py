@@ -7,6 +7,7 @@ import logging
 import threading
 import traceback
 import warnings
+from collections import namedtuple
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -222,7 +223,15 @@ def tables() -> dict[str, Any]:
     pl = pytest.importorskip("polars")
     columns = {"f": [1.0, 2.0], "i": [1, 2], "b": [True, False], "n": [1, None]}
     frame = pl.DataFrame(columns)
-    return {"numbers": frame.select("f", "i"), "booleans": frame.select("b", "i"), "nulls": frame[["n"]]}
+    pa = pytest.importorskip("pyarrow")
+    chunks = pa.table({"a": pa.chunked_array([[1.0, 2.0], [3.0]]), "b": pa.array([1.0, None, 2.0])})
+    misaligned = np.frombuffer(bytes(8 * 100 + 1), "u1")[1:].view("f8")
+    own = {"P": namedtuple("P", "a b"), "m": misaligned, "chunks": chunks}
+    return own | {
+        "numbers": frame.select("f", "i"),
+        "booleans": frame.select("b", "i"),
+        "nulls": frame[["n"]],
+    }
 
 
 #: Objects, options and the number of calls that avoid the copy.
@@ -236,7 +245,18 @@ WITH_FIXES: list[tuple[str, dict[str, Any], int]] = [
     ("{'a': x, 'b': x[::-1]}", {"dtype": "float32"}, 1),
     ("{'a': x, 'b': x[::-1]}", {"dtype": {"a": "float32"}}, 1),
     ("{'a': x, 'b': x[::-1]}", {}, 2),
-    ("{'a': x, 'b': {'c': x[::-1]}}", {}, 1),
+    ("{'a': x, 'b': {'c': x[::-1]}}", {}, 2),
+    ("[x, x[::-1]]", {}, 1),
+    ("(x, x[::-1])", {}, 1),
+    ("P(x, x[::-1])", {}, 1),
+    ("{'a': {'b': x[::-1]}, 'c': {'d': m}}", {}, 1),
+    ("{'a': x[::-1], 'c': m}", {}, 1),
+    ("m", {}, 1),
+    ("{'a': x.astype('>f8'), 'b': x[::-1]}", {"dtype": "float32"}, 1),
+    ("{i: x[::-1] for i in range(300)}", {}, 1),
+    ("{i: [x, x[::-1]][i > 0] for i in range(300)}", {}, 1),
+    ("{'a': x, 'b': 'text'}", {"copy": True, "leaves": "keep"}, 1),
+    ("chunks", {"nulls": "nan"}, 0),
     ("{'a': {'c': x}}", {"dtype": "float32"}, 1),
     ("[x, x[::-1]]", {"dtype": "float32"}, 0),
     ("[x, x]", {"copy": True}, 1),
@@ -257,6 +277,7 @@ def test_fixes_work_when_pasted_under_the_guard(source: str, options: dict[str, 
     error = refusal(lambda: zc.convert(x, "torch", **options))
     assert error is not None
     assert len(error.calls) == count, error
+    assert len(str(error)) < 600
     for code in error.calls:
         assert code in error.remedy
         *statements, call = code.split("; ")
@@ -264,6 +285,21 @@ def test_fixes_work_when_pasted_under_the_guard(source: str, options: dict[str, 
         exec("; ".join(statements), names)
         with zc.forbid_copies():
             eval(call, names)
+
+
+@pytest.mark.parametrize("to", ["pyarrow", "polars", "pandas"])
+@pytest.mark.parametrize("dtype", ["f8", "M8[D]"])
+def test_fixes_of_one_array_work_under_the_guard_for_tables(to: str, dtype: str) -> None:
+    pytest.importorskip(to)
+    x = np.frombuffer(bytes(8 * 100 + 1), "u1")[1:].view("f8") if dtype == "f8" else np.zeros(9, dtype)
+    error = refusal(lambda: zc.convert(x, to))
+    if error is None:
+        assert (to, dtype) == ("pandas", "M8[D]")
+        return
+    assert error.calls
+    for code in error.calls:
+        with zc.forbid_copies():
+            eval(code, {"zc": zc, "x": x})
 
 
 def test_other_errors_are_those_without_a_guard() -> None:

@@ -7,9 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
+from unittest.mock import patch
 from xml.etree import ElementTree
 
 import numpy as np
@@ -359,3 +362,45 @@ def test_each_case_belongs_to_a_protocol_and_says_what_it_checks() -> None:
         assert case.protocol in PROTOCOLS
         assert case.run.__doc__, case.id
         assert "https://" in case.clause, case.id
+
+
+@pytest.mark.parametrize("data", [None, b"garbage\n", b"[1]\n", b"\xff\n"])
+def test_a_target_that_deletes_or_writes_the_files_of_the_check(data: bytes | None, tmp_path: Path) -> None:
+    def harm() -> None:
+        for folder in tmp_path.glob("zerocopy-check-*"):
+            if data is None:
+                rmtree(folder)
+            else:
+                (folder / "out").write_bytes(data)
+
+    class Harmful(Producer):
+        def __dlpack_device__(self) -> Any:
+            return harm() or (1, 0)
+
+    def make() -> Any:
+        return harm() or Producer()
+
+    with patch.object(tempfile, "tempdir", str(tmp_path)):
+        text = "the process ended with status 70" if data is None else "it writes to the file of the results"
+        with pytest.raises(zc.errors.OptionError, match=text):
+            check_producer(make, ["dlpack"])
+        if data is None:
+            (finding,) = check_producer(lambda: Harmful(), ["dlpack"]).findings
+            assert (finding.case, finding.severity) == ("dlpack.device", "crash")
+
+
+def test_a_check_that_is_interrupted_leaves_no_process() -> None:
+    with pytest.raises(KeyboardInterrupt), patch.object(time, "sleep", side_effect=KeyboardInterrupt):
+        check_producer(lambda: Hangs(), ["dlpack"])
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_a_crash_leaves_no_core_file() -> None:
+    resource = pytest.importorskip("resource")
+
+    def make() -> Any:
+        raise SystemExit(f"limit {resource.getrlimit(resource.RLIMIT_CORE)[0]}")
+
+    with pytest.raises(zc.errors.OptionError, match="SystemExit: limit 0"):
+        check_producer(make)

@@ -52,10 +52,18 @@ def test_out_of_memory_in_an_exporter_is_a_memory_error(method: str) -> None:
 
     methods = {method: property(export) if method == "__array_interface__" else export}
     exporter = type("Exporter", (), {"__dlpack_device__": lambda self: (1, 0), **methods})()
-    for obj in (exporter, {"x": exporter}):
-        with pytest.raises(MemoryError, match=r"convert\(.*: torch could not allocate memory") as caught:
-            zc.convert(obj, to="numpy")
-        assert isinstance(caught.value.__cause__, torch.OutOfMemoryError)
+    for obj in (exporter, {"x": [exporter]}):
+        for function in [zc.convert, zc.explain][
+            : 2 if method == "__dlpack__" else 1
+        ]:  # which reads no stream
+            with pytest.raises(MemoryError, match=r"convert\(.*: torch could not allocate memory") as caught:
+                function(obj, to="numpy")
+            assert isinstance(caught.value.__cause__, torch.OutOfMemoryError)
+            notes = getattr(caught.value, "__notes__", [])
+            assert notes == ([] if obj is exporter else ["at ['x'][0]"])
+    if method == "__dlpack__":
+        with pytest.raises(MemoryError, match="column 'x'"):
+            zc.convert({"x": exporter}, to="pyarrow")
 
 
 def test_a_type_without_a_hash_gets_a_clear_error() -> None:
@@ -64,6 +72,15 @@ def test_a_type_without_a_hash_gets_a_clear_error() -> None:
     for x in (obj, [obj], {"x": obj}, {"x": [obj]}):
         with pytest.raises(zc.UnsupportedConversionError, match=r"unhashable type: 'Meta'.*\n.*__hash__"):
             zc.convert(x, to="numpy")
+
+
+def test_an_exporter_that_hashes_a_list_is_not_a_type_without_a_hash() -> None:
+    obj = type(
+        "Exporter", (), {"__dlpack__": lambda self, **options: {[]}, "__dlpack_device__": lambda self: (1, 0)}
+    )()
+    with pytest.raises(zc.UnsupportedConversionError, match="unhashable type: 'list'") as caught:
+        zc.convert(obj, to="numpy")
+    assert "__hash__" not in str(caught.value)
 
 
 @pytest.mark.parametrize("error", [MemoryError("no memory"), RuntimeError("DefaultCPUAllocator: no memory")])

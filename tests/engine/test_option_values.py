@@ -139,3 +139,11 @@ def test_an_unknown_option_names_those_that_begin_with_it(name: str) -> None:
     for function in (zc.convert, zc.loader):
         with pytest.raises(TypeError, match=f"'{name}'; did you mean '{name}_"):
             function({"x": np.ones(2)}, "numpy", **{name: 1})
+
+
+@pytest.mark.parametrize("options", [{"columns": [["x"]]}, {"columns": [("x", [])]}, {"names": [{}, {}]}])
+def test_a_name_that_is_a_list_is_a_fault_of_the_option(options: dict[str, Any]) -> None:
+    (name,) = options
+    for function in (zc.convert, zc.explain):
+        with pytest.raises(zc.errors.OptionError, match=f"^{name}=<list>: {name} must be a list of names"):
+            function({"x": np.ones(2)}, "numpy", **options)

@@ -76,6 +76,8 @@ def test_values_in_messages_are_short() -> None:
     assert shown(10**5000) == "an integer of 16610 bits"
     assert len(shown("x" * 1000)) == 200
     assert "\n" not in shown(np.zeros((9, 9)))
+    failing = type("Failing", (), {"__repr__": lambda self: 1 // 0})
+    assert shown([failing()]) == "<list>"
 
 
 def test_single_letter_unit_is_refused() -> None:

@@ -113,13 +113,7 @@ def items_of(obj: Any) -> list[tuple[Hashable, Any]]:
 
 
 def rebuild(obj: object, keys: list[object], values: list[object]) -> object:
-    """Return a container of the same type with other values.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        The container's type cannot be built from its items.
-    """
+    """Return a container of the same type with other values."""
     if type(obj) is dict:
         return dict(zip(keys, values, strict=True))
     if type(obj) is list:

@@ -51,6 +51,9 @@ def convert_leaves(obj: object, convert: Callable[..., object], to: object, opti
             error.with_context(why=f"at {place}: {error.why}")
             locate(error, leaf, place, partial(container_calls, obj, to, options))
             raise
+        except MemoryError as error:
+            error.add_note(f"at {format_path(path)}")
+            raise
 
     def refuse(path: Path, reason: Reason) -> None:
         raise read_error(format_path(path), reason)
@@ -60,13 +63,7 @@ def convert_leaves(obj: object, convert: Callable[..., object], to: object, opti
 
 
 def leaf_calls(obj: object, options: dict[str, object], to: object = None) -> list[LeafCall]:
-    """Return each leaf with its path as text, the options of its conversion, and why it is a copy of a file.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        As `map_leaves` with the default `build`, although nothing is converted.
-    """
+    """Return each leaf with its path as text, the options of its conversion, and why a file is copied."""
     calls: list[LeafCall] = []
     is_leaf = None if "leaves" in options else is_array
     of_leaf = leaf_options(options, lambda: _keys(obj))
@@ -129,11 +126,6 @@ def map_leaves(
     on_read : callable, optional
         ``on_read(path, reason)`` for the first array of a container whose arrays are copies of a file,
         before they are converted.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        A container contains itself, is nested too deep, or cannot be rebuilt from its items.
     """
     try:
         return _map(obj, visit, build, _probe(to, on_read), is_leaf, None, ())

@@ -203,7 +203,11 @@ def _explain_leaf(
     keeps = options.pop("leaves", None) is not None
     if type(leaf) in NUMBERS or (keeps and is_plain_object(leaf)):
         return Plan(type_name(leaf), str(to), steps=("keep the object unchanged",), kept=True)
-    plan = explain(leaf, to, **options)
+    try:
+        plan = explain(leaf, to, **options)
+    except MemoryError as error:
+        error.add_note(f"at {path}")
+        raise
     if plan.error is not None:
         locate(plan.error, leaf, path, of_container)
         if unwrap:

@@ -38,6 +38,8 @@ Label = tuple[Hashable, ...]
 
 #: The most calls in one message.
 _MOST = 3
+#: The most items of a dict that a call replaces one by one, if all have one expression.
+_MOST_ITEMS = 4
 #: The maximum number of successive refusals whose fixes are added to one call.
 _DEPTH = 4
 
@@ -146,7 +148,7 @@ class _Composer:
                 continue
             refused = self._refusal(each.to, each.options) if each.options is not None else None
             if each.sample:
-                refused, each = refusal_of_sample(self.obj, each), replace(each, complete=True)
+                refused, each = refusal_of_sample(self.failed, each), replace(each, complete=True)
             if refused is None:
                 kept[each.code] = each
                 if each.options and each.to == self.to and "columns" not in each.options:
@@ -201,7 +203,7 @@ class _Composer:
             if not is_error(error):
                 raise
             return self.failed, without_cycles(error)
-        trial.description, trial.refuse = self.description, refuse
+        trial.description, trial.refuse, trial.is_small = self.description, refuse, self.failed.is_small
         return refusal(trial)
 
     def _is_refused(self, fix: Fix) -> bool:
@@ -252,6 +254,8 @@ class _Composer:
             return False  # a form of another framework
         if 'zc.convert({x}, "numpy"' in fix.source and "encode" in self.options:
             return False  # the inner call would refuse what is encoded
+        if self.failed.refuse is not None and "copy=True" in fix.source:
+            return False  # the guard would refuse the inner call
         given = {name: value for name, value in fix.options.items() if value is not None}
         if fix.options and not given and fix.source == "{x}":
             return any(name in self.options for name in fix.options)  # leaves an option out
@@ -361,9 +365,14 @@ class _Composer:
             if fix.source == "{x}" or (label, fix.source) in applied:
                 continue
             applied[label, fix.source] = fix.sample
+        if isinstance(self.obj, dict) and len(applied) > MAX_ITEMS and not self._all_items(applied):
+            return []
         source, sample = self._argument([*applied]), ""
-        if applied and all(applied.values()) and not before and are_plain(label for label, _ in applied):
-            sample = self._argument([(label, text) for (label, _), text in applied.items()])
+        if applied and not before and are_plain(label for label, _ in applied):
+            if self.failed.is_small and getattr(self.description, "read", None) is None:
+                sample = source
+            elif all(applied.values()):
+                sample = self._argument([(label, text) for (label, _), text in applied.items()])
         for name, least in (("nulls", 1), ("dtype", self._width())):  # one policy or type for all columns
             values: dict[Hashable, Any] = given if isinstance(given := options.get(name), dict) else {}
             # One policy for all columns would also apply to NaN in the others.
@@ -388,6 +397,8 @@ class _Composer:
     def _argument(self, changes: Sequence[tuple[Label, str]]) -> str:
         """Return the expression of the object with changes to it and its columns."""
         source, columns = "x", dict[Label, str]()
+        if len(changes) > _MOST_ITEMS and self._all_items(changes):
+            return f"{{key: {changes[0][1].format(x='value')} for key, value in x.items()}}"
         for label, change in changes:
             if label:
                 columns[label] = change.format(x=columns.get(label) or self._column(label))
@@ -396,6 +407,13 @@ class _Composer:
         for label, value in columns.items():
             source = self._replaced(source, label, value) or source
         return source
+
+    def _all_items(self, changes: Iterable[tuple[Label, str]]) -> bool:
+        """Whether changes are one expression for each item of a dict."""
+        labels, expressions = zip(*changes, strict=True)
+        return (
+            type(self.obj) is dict and [*labels] == [(key,) for key in self.obj] and len({*expressions}) == 1
+        )
 
     def _alone(self, chosen: Sequence[tuple[Label, Fix]]) -> list[Candidate]:
         """Return the expression of one fix, or a dict of the expressions of several columns."""
@@ -442,7 +460,9 @@ class _Composer:
         return f"x[{label[0]!r}]" if isinstance(self.obj, dict) else self._action("column", "x", label)
 
     def _replaced(self, source: str, label: Label, value: str) -> str | None:
-        if isinstance(self.obj, dict) or source.startswith("{**"):
+        if source.startswith("{**"):
+            return f"{source[:-1]}, {label[0]!r}: {value}}}"
+        if isinstance(self.obj, dict):
             return f"{{**{source}, {label[0]!r}: {value}}}"
         return self._action("replace", source, label, value)
 

@@ -35,13 +35,7 @@ _OF_REQUEST = ("device", "copy", "writable", "validate")
 
 
 def parse(target: Framework, options: Mapping[str, Any], for_explain: bool = False) -> Request:
-    """Return the request of a call, whose options have passed `check_options`; the plan parses ``stream=``.
-
-    Raises
-    ------
-    OptionError
-        ``dtype=`` is not a type, or an option for tables has an invalid value.
-    """
+    """Return the request of a call, whose options have passed `check_options`; the plan parses `stream`."""
     given = {name: options[name] for name in _OF_REQUEST if name in options}
     if "dtype" in options:
         from zerocopy.casting.option import DTypeOption  # most calls cast nothing
@@ -61,7 +55,9 @@ class Call:
     The description is used for all messages, so the object is described once.
     """
 
-    __slots__ = ("_summary", "description", "obj", "options", "refuse", "request", "target", "to", "unwrap")
+    __slots__ = (
+        "_summary", "description", "is_small", "obj", "options", "refuse", "request", "target", "to", "unwrap"
+    )  # fmt: skip
 
     def __init__(self, obj: object, to: object, options: dict[str, Any], for_explain: bool = False) -> None:
         self.obj: Any = obj
@@ -71,6 +67,7 @@ class Call:
         self.description: Source | Table | None = None
         #: Returns the error of a guard against copies for this call and its plan; for fixes.
         self.refuse: Callable[[Call, Plan | None], ZeroCopyError | None] | None = None
+        self.is_small = False  # whether `refuse` also judges expressions in fixes, which are evaluated
         self._summary = self.unwrap = ""  # the method of the caller's object that returned `obj`, see `open`
         if options:
             self.request = parse(self.target, options, for_explain)
@@ -201,13 +198,7 @@ def _is_inner_container(value: object) -> bool:
 
 
 def make_plan(call: Call) -> Plan:
-    """Return a plan that is possible.
-
-    Raises
-    ------
-    ZeroCopyError
-        The conversion is not possible; the message has the whole call.
-    """
+    """Return a plan that is possible."""
     options = call.options
     target = call.target
     try:

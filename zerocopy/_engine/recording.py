@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from zerocopy import handover, registry
-from zerocopy._engine.planner import Call
+from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.target import is_named, resolve, text
 from zerocopy.errors import CopyRequiredError, Fix, Reason, ZeroCopyError
 from zerocopy.plan import STRIDED_ALIAS, Plan, item
@@ -206,13 +206,37 @@ def check_guards(plan: Plan | None, call: Call, observed: Observed) -> None:
     for guard in active:
         if plan.copied_bytes > guard.over:
             from zerocopy._engine.fixes import compose_calls  # here, because only errors need it
+            from zerocopy._engine.trials import CHECKED
 
-            call.refuse = partial(_refused, guard.over)
-            error = _forbidden(plan, call)
-            limit = f"it copies {plan.copied_bytes:,} bytes, and forbid_copies allows {guard.over:,}"
-            compose_calls(error.with_context(why=f"{limit}: {error.why}"), call)
+            call.refuse, call.is_small = partial(_refused, guard.over), plan.copied_bytes <= CHECKED
+            with own_work(hides_all=True):  # expressions in fixes can convert
+                error = _forbidden(plan, call)
+                limit = f"it copies {plan.copied_bytes:,} bytes, and forbid_copies allows {guard.over:,}"
+                compose_calls(error.with_context(why=f"{limit}: {error.why}"), call)
+                if call.description is None and not (
+                    error.calls and all(r.fixes for _, r in error.obstacles)
+                ):
+                    with ignored_errors():
+                        _add_calls_of_leaf(error, plan, call)
             guard.report(error, plan.copied_bytes)
             call.refuse = None
+
+
+def _add_calls_of_leaf(error: CopyRequiredError, plan: Plan, call: Call) -> None:
+    """Add the calls that convert the leaf with the most copied bytes, as those of ``copy=False``."""
+    from zerocopy._engine.call_text import relocate
+    from zerocopy._engine.containers import leaf_calls
+    from zerocopy._engine.fixes import compose_calls
+
+    path = max(plan.leaves, key=lambda path: plan.leaves[path].copied_bytes)
+    leaf, options = next(each[1:3] for each in leaf_calls(call.obj, call.options) if each[0] == path)
+    own = Call(leaf, call.to, options, for_explain=True)
+    own.refuse, own.is_small = call.refuse, call.is_small
+    compose_calls(inner := _forbidden(make_plan(own), own), own)
+    relocate(inner, "", path)
+    if inner.calls and not any(code.startswith("zc.convert(x, ") for code in inner.calls):  # by options
+        error.with_context(remedy="; or ".join([inner.remedy, *[error.remedy] * bool(error.calls)]))
+        error.calls = (*inner.calls, *error.calls)
 
 
 def _refused(over: int, call: Call, plan: Plan | None) -> ZeroCopyError | None:
@@ -236,7 +260,7 @@ def _forbidden(plan: Plan, call: Call) -> CopyRequiredError:
         for reason in part.reasons if part.copied_bytes else ():
             if inner or label is None:  # an expression would be that of a leaf
                 fixes = [fix for fix in reason.fixes if fix.source == "{x}"]
-                reason = Reason(reason.why, reason.remedy_at(item("x", path)), code=reason.code, fixes=fixes)
+                reason = Reason(reason.why, code=reason.code, fixes=fixes)
             error.obstacles.append((label or (), reason))
             if any(fix.source == "{x}" for fix in reason.fixes):
                 error.remedy = ""  # options, which `compose_calls` plans

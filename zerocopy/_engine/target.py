@@ -55,13 +55,7 @@ def is_named(to: object) -> bool:
 
 
 def of_object(to: object, obj: object, options: Mapping[str, object]) -> tuple[Any, dict[str, Any]]:
-    """Return the name of the framework of an object passed as ``to``, and the options with its device.
-
-    Raises
-    ------
-    UnknownFrameworkError
-        No framework has such objects, or the arguments were swapped.
-    """
+    """Return the name of the framework of an object passed as ``to``, and the options with its device."""
     framework = registry.target_of(type(to))
     if framework is None or (is_named(obj) and _find(obj)):
         raise _not_a_target(to, obj)

@@ -15,8 +15,9 @@ from zerocopy.errors import Fix, Reason, ZeroCopyError
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Source
 
-#: The maximum number of bytes of an object whose cast is checked before a message names a call.
-_CHECKED = 1 << 24
+#: The maximum number of bytes of an object whose cast is checked, or of a copy that is made, before a
+#: message names a call.
+CHECKED = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +40,21 @@ class Candidate:
         return replace(self, code=with_imports(code), options=None)
 
 
-def refusal_of_sample(obj: object, each: Candidate) -> tuple[Call, Exception] | None:
+def refusal_of_sample(failed: Call, each: Candidate) -> tuple[Call, Exception] | None:
     """Return the call with a sample of the object and its error; None if it has none or is unknown."""
     names = re.findall(r"(?<![\w.])[a-z]\w*(?=\.)", each.sample)
     aliases = {"zc": __name__.removesuffix("._engine.trials")}
     modules = {name: sys.modules.get(aliases.get(name, name)) for name in names}  # imports nothing
     try:
-        trial = Call(eval(each.sample, modules | {"x": obj}), each.to, each.given or {})
+        sample = eval(each.sample, modules | {"x": failed.obj})
+        trial = Call(sample, each.to, each.given or {}, for_explain=failed.is_small)
     except BaseException as error:  # of any framework
         if not is_error(error):
             raise
         return None
+    trial.refuse, trial.is_small = failed.refuse if failed.is_small else None, failed.is_small
     refused = refusal(trial)
-    if refused is None or not isinstance(refused[1], ZeroCopyError):
+    if failed.is_small or refused is None or not isinstance(refused[1], ZeroCopyError):
         return refused
     # The whole object has another address and the length of the columns that remain.
     codes = {refused[1].code, *(reason.code for _, reason in refused[1].obstacles)}
@@ -75,7 +78,7 @@ def refusal(trial: Call) -> tuple[Call, Exception] | None:
             plan = make_plan(trial)
         if trial.refuse is not None and (error := trial.refuse(trial, plan)) is not None:
             return trial, error
-        if trial.request.cast is not None and _nbytes(trial.description) <= _CHECKED:
+        if trial.request.cast is not None and _nbytes(trial.description) <= CHECKED:
             for check in trial.request.cast.checks:
                 check()
     except BaseException as error:

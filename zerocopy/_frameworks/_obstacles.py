@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocopy.device import Device
@@ -22,7 +23,7 @@ def changed(source: str, effect: str = "", **parts: Any) -> Fix:
 
 #: A new row-major array, aligned to 64 bytes.
 _ALIGN = Fix(action="align", effect="allocates it at a multiple of 64 bytes")
-COPIED = Fix('zc.convert({x}, "numpy", copy=True)', "copies it once", action="copy")
+COPIED = Fix('zc.convert({x}, "numpy", copy=True)', "copies it once", action="copy:item")
 MISALIGNED = Reason("the memory is not aligned to its item size", code="misaligned", fixes=[COPIED])
 FRACTIONAL_STRIDES = Reason(
     "a stride is not a multiple of the item size (a field of a packed record)",
@@ -88,7 +89,7 @@ def misaligned(target: str, view: StridedView, multiple: int) -> Reason:
         f"{target} requires memory aligned to {multiple} bytes, but the address is "
         f"{view.ptr % multiple} bytes off",
         code="misaligned",
-        fixes=(_ALIGN, COPIED),
+        fixes=(_ALIGN, replace(COPIED, action="copy")),
     )
 
 

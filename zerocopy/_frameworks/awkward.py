@@ -179,13 +179,7 @@ def _name(obj: Any) -> str:
 
 
 def _layout(obj: Any) -> Any:
-    """Return the layout of an array, without option types whose values are all present.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        It is not an array of numbers, or not on the host.
-    """
+    """Return the layout of an array, without option types whose values are all present."""
     name = _name(obj)
     layout = getattr(obj, "layout", obj)
     if not hasattr(layout, "is_list") or not hasattr(layout, "backend"):

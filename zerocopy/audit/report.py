@@ -31,27 +31,7 @@ _HEADS = ["call site", "call", "calls", "bytes", "time"]
 
 
 class Audit(Report):
-    """Report the calls in a ``with`` block that copy where :func:`zerocopy.convert` would alias.
-
-    The frameworks' own functions, such as ``torch.tensor`` and ``np.array``, report to the audit while the
-    block runs, in all threads. Their results do not change. Print it after the block, or read its `rows`.
-
-    Parameters
-    ----------
-    min_bytes : int, default 1024
-        Results with fewer bytes are not listed.
-
-    Examples
-    --------
-    >>> import numpy as np, torch
-    >>> from zerocopy.audit import audit
-    >>> with audit() as report:
-    ...     t = torch.from_numpy(np.zeros(1024))
-    >>> print(report)
-    No call copied where zerocopy.convert would alias.
-    >>> report
-    <zerocopy Audit: 0 B avoidable at 0 places>
-    """
+    """The report of :func:`audit`."""
 
     _row = AuditRow
 
@@ -126,7 +106,29 @@ class Audit(Report):
         return html.table(_TITLES[AVOIDABLE], cells, (*_HEADS, "notes"))
 
 
-audit = Audit
+def audit(min_bytes: int = 1024) -> Audit:
+    """Report the calls in a ``with`` block that copy where :func:`zerocopy.convert` would alias.
+
+    The frameworks' own functions, such as ``torch.tensor`` and ``np.array``, report to the audit while the
+    block runs, in all threads. Their results do not change. Print it after the block, or read its `rows`.
+
+    Parameters
+    ----------
+    min_bytes : int, default 1024
+        Results with fewer bytes are not listed.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> from zerocopy.audit import audit
+    >>> with audit() as report:
+    ...     t = torch.from_numpy(np.zeros(1024))
+    >>> print(report)
+    No call copied where zerocopy.convert would alias.
+    >>> report
+    <zerocopy Audit: 0 B avoidable at 0 places>
+    """
+    return Audit(min_bytes)
 
 
 def _cells(rows: Sequence[AuditRow]) -> list[list[str]]:

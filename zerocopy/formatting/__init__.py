@@ -25,7 +25,7 @@ def shown(value: object) -> str:
         return f"an integer of {value.bit_length()} bits"
     try:
         text = printable(" ".join(map(str.strip, repr(value).splitlines())))
-    except ValueError:  # it has an integer of more than 4300 digits, which Python does not convert to text
+    except Exception:  # noqa: BLE001 - the object's own, or that of an integer of more than 4300 digits
         return f"<{type(value).__qualname__}>"
     return text if len(text) <= 200 else f"{text[:197]}..."
 

@@ -165,13 +165,7 @@ def _without_numbers(key: Key) -> Key:
 
 
 def _merge(texts: list[str]) -> str:
-    """Return texts that differ in numbers alone as one.
-
-    Examples
-    --------
-    >>> _merge(["it is at 8", "it is at 16", "it is at 8", "it is at 32"])
-    'it is at 8, 16 or 32'
-    """
+    """Return texts that differ in numbers alone as one."""
     columns = zip(*map(_NUMBER.findall, dict.fromkeys(texts)), strict=True)
     numbers = iter([_join_alternatives(list(dict.fromkeys(values))) for values in columns])
     return _NUMBER.sub(lambda _: next(numbers), texts[0])

@@ -390,13 +390,7 @@ _AT_ONCE = 1 << 20
 
 
 def offsets_of_views(chunks: Sequence[Memory]) -> Array:
-    """Return int64 offsets of the texts, as if they were stored one after the other.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        A view refers to bytes outside its block of text.
-    """
+    """Return int64 offsets of the texts, as if they were stored one after the other."""
     for chunk in chunks:
         _check(chunk)
     sizes = [np.empty(0, np.int64), *(_sizes(chunk) for chunk in chunks)]

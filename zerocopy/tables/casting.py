@@ -39,11 +39,6 @@ def cast_columns(table: Table, request: Request, keeps_columns: bool, unread: bo
         Whether the result is a table. Row labels then keep their type, unless it is given by label.
     unread : bool
         Whether the columns have types and no memory, so that there is nothing to check.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        A column that the option applies to has neither numbers nor booleans.
     """
     option = request.cast
     assert option is not None

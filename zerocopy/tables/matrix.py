@@ -288,13 +288,7 @@ def _alias(table: Table, sources: list[Source], alias: StridedView) -> Source:
 
 
 def _on_device(sources: list[Source], view: StridedView) -> Handover:
-    """Return an object that exports a matrix on a device, as the producers of its columns would.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        The producers name several streams, and the interface names one.
-    """
+    """Return an object that exports a matrix on a device, as the producers of its columns would."""
     interfaces = [s.producer for s in sources if hasattr(type(s.producer), "__cuda_array_interface__")]
     streams = {cuda_array_interface.read(producer, view.device.id)[1] for producer in interfaces}
     if len(interfaces) < len(sources) or len(streams) != 1:

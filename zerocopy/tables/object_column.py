@@ -304,13 +304,7 @@ def _refused(why: str, remedy: str = "") -> UnsupportedConversionError:
 
 
 def arrow_of_objects(pa: ModuleType, values: Array) -> ArrowArray:
-    """Return objects as an Arrow array of their one type, missing ones as nulls.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        They have several types, or one that Arrow lacks or would truncate.
-    """
+    """Return objects as an Arrow array of their one type, missing ones as nulls."""
     # pyarrow truncates NumPy's text at its first NUL, but not Python's strings.
     cut = values.dtype.kind == "U" and _has_nul(values)
     objects = values.astype(object) if values.dtype.kind == "T" or cut else values

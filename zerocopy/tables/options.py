@@ -34,10 +34,12 @@ def check(options: Mapping[str, Any]) -> dict[str, Any]:
         raise _not_one_of("layout", layout, _LAYOUTS)
     for name in options.keys() & {"columns", "names"}:
         value = options[name]
-        if not _is_list(value):
-            hint = f"pass {name}=[{value!r}]" if isinstance(value, str) else ""
-            raise invalid_value(name, value, f"{name} must be a list of names", hint)
-        checked[name] = tuple(value)
+        try:
+            checked[name] = tuple(value if _is_list(value) else None)
+            hash(checked[name])
+        except TypeError:
+            hint = f"pass {name}=[{value!r}]" if isinstance(value, str) else "pass one list of names"
+            raise invalid_value(name, value, f"{name} must be a list of names", hint) from None
     if "encode" in options:
         checked["encode"] = encode = plain_encoding(options["encode"])
         if encode is not True:

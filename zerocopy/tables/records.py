@@ -55,13 +55,7 @@ _Described = tuple[Any, "_Load | dict[str, Any]", Source | None]
 
 
 def plan(table: Table, request: Request) -> Plan:
-    """Return the plan of a table as a structured array.
-
-    Raises
-    ------
-    ZeroCopyError
-        Records lack a column's type, or the target has no records.
-    """
+    """Return the plan of a table as a structured array."""
     if not request.target.has_records:
         why = f"{request.target.name} has no structured arrays"
         fixes = [Fix(options={"layout": None}, effect="gives a dict of columns")]

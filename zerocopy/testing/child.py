@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from zerocopy.errors import ZeroCopyError
 from zerocopy.testing.cases import CASES, Skip, Violation, cases_of, made
@@ -86,14 +86,13 @@ def run_cases(targets: Targets, side: str, ids: list[str], timeout: float) -> tu
 def _in_child(targets: Targets, side: str, ids: list[str], timeout: float) -> tuple[list[Any], Any, str]:
     """Run cases in one child; return the lines that it wrote, how it ended, and its standard error."""
     with tempfile.TemporaryDirectory(prefix="zerocopy-check-") as folder:
-        out, errors = Path(folder, "out"), Path(folder, "errors")
-        out.touch()
-        request = {"side": side, "ids": ids, "out": str(out)}
-        with errors.open("ab") as stream:
+        request = {"side": side, "ids": ids, "out": str(Path(folder, "out"))}
+        # Open files, because the target can delete the folder.
+        with open(request["out"], "ab+") as out, Path(folder, "errors").open("ab+") as errors:
             if all(isinstance(each, str) for each in targets):
                 text = json.dumps({**request, "targets": targets, "path": sys.path})
                 command, heap = [sys.executable, "-c", _PROGRAM, text], {**os.environ, **_CHECKED_HEAP}
-                options: dict[str, Any] = {"stdin": -3, "stdout": -3, "stderr": stream, "env": heap}
+                options: dict[str, Any] = {"stdin": -3, "stdout": -3, "stderr": errors, "env": heap}
                 process = subprocess.Popen(command, **options, start_new_session=True)
                 has_groups = hasattr(os, "killpg")
                 ended = _wait(process.pid, out, errors, timeout) if has_groups else process.wait()
@@ -104,37 +103,51 @@ def _in_child(targets: Targets, side: str, ids: list[str], timeout: float) -> tu
                 try:
                     os.setsid()
                     null = os.open(os.devnull, os.O_RDWR)
-                    for copy, number in ((null, 0), (null, 1), (stream.fileno(), 2)):
+                    for copy, number in ((null, 0), (null, 1), (errors.fileno(), 2)):
                         os.dup2(copy, number)
                     run_here(targets, **request)  # type: ignore[arg-type]
                     os._exit(0)
                 finally:
                     os._exit(70)
-        lines = [json.loads(line) for line in out.read_text("utf-8").split("\n")[:-1]]
-        return lines, ended, errors.read_text("utf-8", errors="replace")
+            out.seek(0)
+            errors.seek(0)
+            return _parsed(out.read(), ids), ended, errors.read().decode("utf-8", errors="replace")
 
 
-def _wait(child: int, out: Path, errors: Path, timeout: float) -> int | None:
+def _parsed(data: bytes, ids: list[str]) -> list[Any]:
+    """Return the lines that a child wrote."""
+    with suppress(ValueError):
+        lines = [json.loads(line) for line in data.split(b"\n")[:-1]]
+        if all(isinstance(line, dict) and line.get("id", ids[0]) in ids for line in lines):
+            return lines
+    raise TargetError("it writes to the file of the results")
+
+
+def _wait(child: int, out: IO[bytes], errors: IO[bytes], timeout: float) -> int | None:
     """Return the status of a child, or None if it wrote no line for too long, and kill its session.
 
     The time is measured here, because the child's target can stop timers of its own process.
     """
     written, end, is_late = 0, time.monotonic() + timeout + _IMPORTS, False
+    ended = 0, 0
     try:
         while not (ended := os.waitpid(child, os.WNOHANG | os.WUNTRACED))[0]:
-            if out.stat().st_size > written:
-                written, end = out.stat().st_size, time.monotonic() + timeout
+            if (size := os.fstat(out.fileno()).st_size) > written:
+                written, end = size, time.monotonic() + timeout
             elif time.monotonic() > end:
                 os.kill(child, signal.SIGKILL if is_late else signal.SIGABRT)
                 end, is_late = time.monotonic() + _GRACE, True
-            if errors.stat().st_size > _MOST_TEXT:
-                os.truncate(errors, 0)
+            if os.fstat(errors.fileno()).st_size > _MOST_TEXT:
+                errors.truncate(0)
             time.sleep(0.01)
     finally:
+        is_alive = not ended[0] or os.WIFSTOPPED(ended[1])  # stopped by itself, it would never end
         with suppress(OSError):  # it has no other process
             os.killpg(child, signal.SIGKILL)
-    if os.WIFSTOPPED(ended[1]):  # by itself; it would never end
-        os.waitpid(child, 0)
+        if is_alive:
+            os.kill(child, signal.SIGKILL)  # it may not have its group yet
+            os.waitpid(child, 0)
+    if os.WIFSTOPPED(ended[1]):
         return None if is_late else -os.WSTOPSIG(ended[1])
     return None if is_late else os.waitstatus_to_exitcode(ended[1])
 
@@ -143,6 +156,10 @@ def run_here(targets: Targets, side: str, ids: list[str], out: str) -> None:
     """Run cases in this process, a child; write a line of JSON for each outcome."""
     faulthandler.disable()  # an enabled one would not replace the handlers that a library installed since
     faulthandler.enable(2, all_threads=False)
+    with suppress(ImportError):  # Windows
+        from resource import RLIMIT_CORE, getrlimit, setrlimit
+
+        setrlimit(RLIMIT_CORE, (0, getrlimit(RLIMIT_CORE)[1]))  # crashes leave no files
     cases_of(side)
     gc.freeze()  # collections look at the objects of cases alone
     pid = os.getpid()

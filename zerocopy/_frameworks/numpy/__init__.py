@@ -52,6 +52,7 @@ class NumPy(Framework):
     reads_views = False
     _actions: Mapping[str, Fix] = {
         "align": Fix("{x}.copy()", before='zc.install_pool(host="aligned")'),
+        "copy:item": Fix("{x}.copy()"),
         "contiguous": Fix("numpy.ascontiguousarray({x})"),
         **{f"cast:{name}": changed(f"{{x}}.astype('{name}')") for name in ("float64", "float32", "int8")},
         "objects": Fix("{x}.tolist()"),

@@ -148,7 +148,7 @@ def time_column(
     if not dtype.isnative and not reasons:
         why.append(obstacles.byte_order(dtype))
     if days:
-        fixes = [Fix("{x}.astype('M8[s]')", "has the same layout in both")]
+        fixes = [Fix("{x}.astype('M8[ms]')", "has the same layout in both")]
         text = "Arrow's date32 has 32 bits and NumPy's datetime64 has 64"
         why.append(Reason(text, code="other-type", fixes=fixes))
     elif not kept:

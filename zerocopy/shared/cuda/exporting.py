@@ -184,13 +184,7 @@ def _ready_stream(source: Source) -> int:
 
 
 def _offer_pool(device: int, pool: int) -> Offer:
-    """Offer a pool's file to readers, through the broker of this process.
-
-    Raises
-    ------
-    DeviceError
-        The pool was not created for other processes.
-    """
+    """Offer a pool's file to readers, through the broker of this process."""
     with _lock:
         offer = _offers.get((device, pool))
         if offer is None:

@@ -31,12 +31,7 @@ _pools: dict[int, _Pool] = {}
 
 
 class _Pool:
-    """An asynchronous pool of another process, and how many open allocations it has here.
-
-    Raises
-    ------
-    HandleAccessError, StaleHandleError, DeviceError
-    """
+    """An asynchronous pool of another process, and how many open allocations it has here."""
 
     def __init__(self, device: int, location: Location, number: int) -> None:
         fd = _receive(location, number)
