@@ -19,6 +19,7 @@ from zerocopy._engine.planner import Call
 from zerocopy._engine.trials import (
     Candidate,
     are_plain,
+    for_framework,
     has_attributes,
     includes,
     is_part,
@@ -227,7 +228,7 @@ class _Composer:
             framework = _framework(self.obj.get(label[0]))
         general = not label or isinstance(self.obj, dict)
         obj = self.obj if not label else self.obj.get(label[0]) if isinstance(self.obj, dict) else None
-        own = [_resolve(self._within_dtype(fix), framework, general) for fix in fixes]
+        own = [for_framework(self._within_dtype(fix), framework, general) for fix in fixes]
         resolved = [f for f in own if f and has_attributes(obj, f) and not (label and f.shortens)]
         kept = [fix for fix in resolved if self.accepts(fix) and self._rebuilds(label, fix)]
         # Python objects of one column are not the table that was asked for.
@@ -315,7 +316,7 @@ class _Composer:
         # In a table, a type is that of one column.
         cast = [f for f in fixes if "dtype" in f.options and (general or type(f.options["dtype"]) is not str)]
         fixes = [fix for fix in fixes if fix not in cast or not self._is_refused(fix)]
-        resolved = (_resolve(fix, self.framework, general) for fix in fixes)
+        resolved = (for_framework(fix, self.framework, general) for fix in fixes)
         usable = [fix for fix in resolved if fix is not None and self.accepts(fix)]
         usable = [fix for fix in usable if not general or has_attributes(self.obj, fix)]
         # Two actions of a framework can have one expression: the first of them is kept.
@@ -495,21 +496,3 @@ def _of_matrix(fix: Fix) -> Fix:
 
 def _framework(obj: object) -> Framework | None:
     return registry.by_type(type(obj))
-
-
-def _resolve(fix: Fix, framework: Framework | None, general: bool) -> Fix | None:
-    """Return a fix with the expression of a framework for its action; None if it has none.
-
-    With `general`, the fix's own expression is used then, which applies to arrays but not to columns.
-    """
-    if not fix.action:
-        return fix
-    name, _, kind = fix.action.partition(":")
-    actions = framework.actions if framework is not None else {}
-    own = actions.get(fix.action) or actions.get(name)
-    if own is not None:
-        effect, options = fix.effect or own.effect, own.options | fix.options
-        own = replace(fix, source=own.source, sample=own.sample, before=own.before, action="")
-        source, sample = (text.replace("{type}", kind) for text in (own.source, own.sample))
-        return replace(own, source=source, sample=sample, effect=effect, options=options)
-    return replace(fix, action="") if general and fix.source != "{x}" else None

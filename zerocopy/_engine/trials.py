@@ -12,6 +12,7 @@ from zerocopy._engine.call_text import as_code, renamed, with_imports
 from zerocopy._engine.containers import leaf_calls
 from zerocopy._engine.planner import Call, classify, make_plan
 from zerocopy.errors import Fix, Reason, ZeroCopyError
+from zerocopy.framework import Framework
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Source
 
@@ -127,6 +128,24 @@ def is_part(fix: Fix, other: Fix) -> bool:
     """Whether a fix is another one, perhaps with fewer of its options."""
     own, others = ((each.source, each.before, each.to, bool(each.options)) for each in (fix, other))
     return own == others and includes(other.options, fix.options)
+
+
+def for_framework(fix: Fix, framework: Framework | None, general: bool) -> Fix | None:
+    """Return a fix with the expression of a framework for its action; None if it has none.
+
+    With `general`, the fix's own expression is used then, which applies to arrays but not to columns.
+    """
+    if not fix.action:
+        return fix
+    name, _, kind = fix.action.partition(":")
+    actions = framework.actions if framework is not None else {}
+    own = actions.get(fix.action) or actions.get(name)
+    if own is not None:
+        effect, options = fix.effect or own.effect, own.options | fix.options
+        own = replace(fix, source=own.source, sample=own.sample, before=own.before, action="")
+        source, sample = (text.replace("{type}", kind) for text in (own.source, own.sample))
+        return replace(own, source=source, sample=sample, effect=effect, options=options)
+    return replace(fix, action="") if general and fix.source != "{x}" else None
 
 
 def has_attributes(obj: object, fix: Fix) -> bool:
