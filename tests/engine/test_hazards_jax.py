@@ -84,7 +84,7 @@ def test_read_only_memory_is_aliased_by_jax() -> None:
     assert not x.flags.writeable
 
 
-@pytest.mark.hazard("jax#read-only-memory")
+@pytest.mark.hazard("jax#donation")
 def test_donation_does_not_write_into_the_source() -> None:
     memory = sample("f4", (1024,))
     memory.flags.writeable = False
