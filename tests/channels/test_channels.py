@@ -980,3 +980,30 @@ def test_a_reader_that_locks_its_memory_is_refused(run_python) -> None:
                 raise AssertionError
     """)
     assert completed.returncode == 0, completed.stderr
+
+
+@pytest.mark.parametrize("mode", ["queue", "latest"])
+def test_a_reader_whose_memory_is_locked_later_is_closed(run_python, mode: str) -> None:
+    """It returned the first item again and again, after munlockall too."""
+    completed = run_python(f"""
+        import ctypes, numpy as np, zerocopy as zc
+        channel = zc.channel({{"x": ((4096,), "f8")}}, mode={mode!r})
+        reader = channel.read(np, timeout=9)
+        channel.put({{"x": np.ones(4096)}})
+        assert next(reader)["x"][0] == 1
+        libc = ctypes.CDLL(None)
+        if libc.mlockall(1) == 0:
+            channel.put({{"x": np.zeros(4096)}})
+            for unlock, text in ((False, "mlockall"), (True, "the reader was closed")):
+                if unlock:
+                    libc.munlockall()
+                try:
+                    next(reader)
+                except zc.ZeroCopyError as error:
+                    assert text in str(error), error
+                else:
+                    raise AssertionError
+            if {mode!r} == "latest":
+                assert next(channel.read(np, timeout=9))["x"][0] == 0
+    """)
+    assert completed.returncode == 0, completed.stderr

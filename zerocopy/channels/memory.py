@@ -141,12 +141,17 @@ class ChannelMemory:
         except (OSError, ValueError) as error:
             os.close(fd)
             raise _refusal("map the memory", error) from error
-        try:
-            mapped.madvise(mmap.MADV_DONTNEED)
-        except OSError as error:  # the kernel locks and copies all pages, which then never show a later item
-            why = "this process locks its memory (mlockall)"
-            raise SharedMemoryError("", why, "call munlockall first, or read in another process") from error
+        self.check_unlocked(mapped)
         return mapped
+
+    def check_unlocked(self, mapped: FileMapping) -> None:
+        """Refuse a mapping that the kernel has locked: it copied all pages, which never show a later item."""
+        try:
+            mapped.madvise(mmap.MADV_DONTNEED, 0, mmap.PAGESIZE)  # before the slots
+        except OSError as error:
+            why = "this process locks its memory (mlockall)"
+            remedy = "call munlockall and channel.read() again, or read in another process"
+            raise SharedMemoryError("", why, remedy) from error
 
     def words(self, first: int, count: int) -> memoryview:
         """Return words of 8 bytes from a byte on; each is read and written by one instruction."""

@@ -9,6 +9,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,6 +75,7 @@ class _Leases:
         self._place, self._channel = place, memory
         self.holder = Holder(memory, place.words, ring.words)
         self._mapped = memory.map_privately()
+        self.check_unlocked = partial(memory.check_unlocked, self._mapped)
         self._address: int = self._mapped.address
         self.lock = forks.plain_lock()
         #: Slots to release; -1: the reader has ended.
@@ -278,6 +280,11 @@ class Reader:
     def _try(self, again: bool = False) -> tuple[_Lease | None, bool]:
         """Return the lease of an item if there is one, and whether no other will come."""
         leases = self._leases
+        try:
+            leases.check_unlocked()
+        except SharedMemoryError:
+            self.close()  # munlockall keeps the copies
+            raise
         leases.free_dropped()
         lease = _Lease(leases)
         try:
