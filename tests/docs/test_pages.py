@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import json
 import pkgutil
 import re
 import runpy
+import shlex
 import subprocess
 import tomllib
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from helpers.page_examples import FENCE, RUNNER, blocks, called, calls
 from helpers.paths import ROOT
 
 from zerocopy import errors, registry
+from zerocopy.cli import main
 from zerocopy.errors.codes import CODES
 
 TOP = sorted((ROOT / "docs").glob("*.md"))
@@ -62,6 +66,52 @@ def test_blocks_run_or_say_that_they_do_not() -> None:
         for _, block in blocks(page, run=False):
             assert block.startswith("# not run"), f"{page}: {block}"
             ast.parse(block)
+
+
+#: A command in a block of a shell, a unit file or a manifest, and one in a sentence.
+BLOCK_COMMAND = re.compile(
+    r"^(?:\$ |ExecStart=\S*/|.*&& |(?:\w+=\S+ )+)?zerocopy ([a-z]+)(| .*)$", re.MULTILINE
+)
+INLINE_COMMAND = re.compile(r"`(?:\w+=\S+ )*zerocopy ([a-z]+)(| [^`]*)`")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_parse(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parse the commands of a page; one in a sentence can lack arguments, or name them as in PORT."""
+    click = pytest.importorskip("click")
+    monkeypatch.chdir(tmp_path)  # click opens files for writing
+    text = page.read_text(encoding="utf-8")
+    shells = "\n".join(block[3] for block in FENCE.finditer(text))
+    shells = re.sub(
+        r"^.*command: (\[.*\])$", lambda line: shlex.join(json.loads(line[1])), shells, flags=re.M
+    )
+    for command, arguments in BLOCK_COMMAND.findall(shells):
+        for file in re.findall(r"\S+\.toml\b", arguments):
+            (tmp_path / file).touch()
+        parse_command(command, arguments)
+    for command, arguments in INLINE_COMMAND.findall(FENCE.sub("", text)):
+        with contextlib.suppress(click.BadParameter, click.BadOptionUsage, click.exceptions.Exit):  # --help
+            parse_command(command, arguments)
+
+
+def parse_command(command: str, arguments: str) -> None:
+    parser = main.command().get_command(None, command)
+    if parser:  # otherwise a sentence in an output
+        with parser.make_context(command, shlex.split(arguments, comments=True)) as context:
+            given = SimpleNamespace(**context.params)
+        if command == "monitor":
+            from zerocopy.cli.monitor.command import problem
+
+            why = problem(given)
+            assert not why, why
+
+
+def test_a_wrong_command_is_found() -> None:
+    click = pytest.importorskip("click")
+    with pytest.raises(AssertionError, match="--keep"):
+        parse_command("monitor", "--serve 5006 --keep")
+    with pytest.raises(click.NoSuchOption):
+        parse_command("monitor", "--token x")
 
 
 CALLS = [page for page in PAGES if "benchmarks" not in page.name and [*calls(page)]]

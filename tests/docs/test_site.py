@@ -226,6 +226,8 @@ PHRASES = {
     "fail a test if something copies": "forbid-copies",
     "map-style dataset": "training-frameworks",
     "prometheus metrics": "monitor/outputs",
+    "alert when a job copies": "monitor/outputs",
+    "alerting": "monitor/outputs",
     "gpu memory by process": "monitor/gpus",
     "cuda out of memory": "pool",
     "share gpu between jax and torch": "pool",

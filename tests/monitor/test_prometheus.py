@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import pytest
 from helpers.monitor_samples import HOSTILE, ROWS, SAMPLES, cards, process, sample, unreadable_card
+from helpers.paths import ROOT
 
 from zerocopy.monitor.conversion import ConversionRow, as_dict
-from zerocopy.monitor.figures import MOST_SITES
+from zerocopy.monitor.figures import FIGURES, MOST_SITES
 from zerocopy.monitor.prometheus import exposition
 
 parser = pytest.importorskip("prometheus_client.parser")
@@ -32,6 +34,22 @@ def test_every_sample_is_parsed(name: str) -> None:
         assert family.documentation
         assert family.type in ("counter", "gauge")
         assert all(math.isfinite(each.value) for each in family.samples), family
+
+
+def test_the_page_lists_all_metrics_with_their_labels() -> None:
+    page = (ROOT / "docs" / "monitor" / "outputs.md").read_text(encoding="utf-8")
+    _, _, section = page.partition("\n## Prometheus\n")
+    rows = [line.split("|") for line in section.partition("\n### ")[0].splitlines() if line.startswith("| `")]
+    labels = {
+        f"zerocopy_{metric}": set(re.findall(r"`(\w+)`", row[2]))
+        for row in rows
+        for metric in re.findall(r"`(\w+)`", row[1])
+    }
+    assert labels.keys() == {f"zerocopy_{figure.metric}" for figure in FIGURES if figure.metric}
+    for each in SAMPLES.values():
+        for family in parsed(exposition(each)).values():
+            for one in family.samples:
+                assert one.labels.keys() == labels[one.name], one
 
 
 def test_counters_are_sums_over_the_call_sites_of_a_pair() -> None:

@@ -92,7 +92,7 @@ Examples:
 @click.option(
     "--keep/--no-keep",
     default=None,
-    help="Whether the page stays after the program has ended. Default: in a terminal.",
+    help="Whether the page stays after PROGRAM, which is required, has ended. Default: in a terminal.",
 )
 @click.option("--writes", is_flag=True, help="Report writes to immutable memory by a program.")
 @click.option("--holders", is_flag=True, help="List the processes that have a GPU open.")
