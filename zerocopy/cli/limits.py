@@ -1,6 +1,6 @@
 """Parts of ``zerocopy doctor`` about processes: the limits of a GPU, and the requirements of ``share``.
 
-Time slices, MPS, MIG, vGPU and compute modes are described in docs/gpu-server.md, "Several users of one GPU".
+docs/gpu-server.md, "Several processes on one GPU", describes time slices, MPS, MIG, vGPU and compute modes.
 The requirements of ``share`` are checked by sharing memory with a child.
 """
 

@@ -127,7 +127,7 @@ def sharing_note(gpu: GPU, limit: Limit | None, environ: Mapping[str, str] = os.
         # (NVIDIA k8s-device-plugin, "Shared Access to GPUs").
         return (
             "this is Kubernetes, where a GPU that is shared by time-slicing looks like an unshared one: "
-            "if it may be shared, see docs/gpu-server.md, Several users of one GPU",
+            "if it may be shared, see docs/gpu-server.md, Several processes on one GPU",
             False,
         )
     return "", False
