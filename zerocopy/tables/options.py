@@ -35,7 +35,7 @@ def check(options: Mapping[str, Any]) -> dict[str, Any]:
     for name in options.keys() & {"columns", "names"}:
         value = options[name]
         try:
-            checked[name] = tuple(value if _is_list(value) else None)
+            checked[name] = tuple(value) if _is_list(value) else []  # has no hash either
             hash(checked[name])
         except TypeError:
             hint = f"pass {name}=[{value!r}]" if isinstance(value, str) else "pass one list of names"

@@ -86,7 +86,7 @@ def run_cases(targets: Targets, side: str, ids: list[str], timeout: float) -> tu
 def _in_child(targets: Targets, side: str, ids: list[str], timeout: float) -> tuple[list[Any], Any, str]:
     """Run cases in one child; return the lines that it wrote, how it ended, and its standard error."""
     with tempfile.TemporaryDirectory(prefix="zerocopy-check-") as folder:
-        request = {"side": side, "ids": ids, "out": str(Path(folder, "out"))}
+        request: dict[str, Any] = {"side": side, "ids": ids, "out": str(Path(folder, "out"))}
         # Open files, because the target can delete the folder.
         with open(request["out"], "ab+") as out, Path(folder, "errors").open("ab+") as errors:
             if all(isinstance(each, str) for each in targets):
