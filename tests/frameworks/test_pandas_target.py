@@ -354,3 +354,16 @@ def test_a_target_of_pandas_selects_the_type_of_the_result(form: str) -> None:
     one = zc.convert(table, f"pandas.{form}", columns=["b"])
     assert type(one) is getattr(pd, form)
     assert one.squeeze().name == "b"
+
+
+@pytest.mark.hazard("pandas#groups-of-dictionaries")
+@pytest.mark.parametrize("kind", ["Categorical", "Enum"])
+def test_groups_of_dictionaries_with_nulls(kind: str) -> None:
+    pl = pytest.importorskip("polars")
+    dtype = pl.Categorical if kind == "Categorical" else pl.Enum(["a", "b"])
+    source = pl.DataFrame({"c": pl.Series(["a", None, "b"], dtype=dtype), "x": [1, 2, 3]})
+    frame = zc.convert(source, to="pandas")
+    with pytest.raises(OverflowError):
+        frame.groupby("c")["x"].sum()
+    groups = frame.groupby(pa.array(frame["c"]).to_pandas(), observed=True)["x"].sum()
+    assert groups.to_dict() == {"a": 1, "b": 3}
