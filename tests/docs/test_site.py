@@ -118,6 +118,9 @@ def test_links_to_repository_files_are_downloads(site: Path, pages: dict[Path, P
 
 #: Search queries, each with the page that must come first.
 QUERIES = {
+    "text copied": "tables/types",
+    "xgboost": "faq",
+    "excel": "tables/between",
     "nulls": "tables/to-tensors",
     "install": "quickstart",
     "segfault": "troubleshooting",
