@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import zerocopy as zc
 from zerocopy.errors import FrameworkNotInstalledError
 from zerocopy.integrations import ENGINES, install_line
 from zerocopy.monitor.observer import require
@@ -51,3 +52,14 @@ def test_the_hint_of_the_monitor_is_a_requirement_of_its_extra(
     with pytest.raises(FrameworkNotInstalledError) as caught:
         require(module, "a test")
     assert caught.value.remedy.removeprefix("pip install ") in _DISTRIBUTIONS
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "boolean"])
+def test_nullable_columns_of_pandas_need_pyarrow(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"x": pd.Series([1, None], dtype=dtype), "y": [1.0, 2.0]})
+    monkeypatch.setitem(sys.modules, "pyarrow", None)  # pandas imports it to export the nulls
+    with pytest.raises(FrameworkNotInstalledError) as caught:
+        zc.convert(frame["x"], "numpy", nulls=0)
+    assert caught.value.remedy == "pip install pyarrow"
+    assert zc.convert(frame, "numpy", columns=["y"])["y"].tolist() == [1, 2]

@@ -99,6 +99,33 @@ def test_plain_results_pass(value: Any) -> None:
         assert constant(np.zeros(2)) is value
 
 
+@pytest.mark.parametrize("caller", ["polars", "pandas", "pyarrow"])
+def test_results_without_dimensions_are_unchanged_for_tables_and_columns(caller: str) -> None:
+    pytest.importorskip(caller)
+    x = np.array([1.0, 3.0])
+    table = zc.convert({"a": x}, "pyarrow.Table" if caller == "pyarrow" else caller)
+    for array in (zc.convert(x, caller), table):
+
+        @zc.accepts("torch", layout="matrix")
+        def total(x: Any) -> Any:
+            return x.sum()
+
+        @zc.accepts("numpy", layout="matrix")
+        def parts(x: Any) -> Any:
+            return x, {"mean": x.mean(), "0-d": np.asarray(2)}
+
+        for _ in range(2):  # by the slow path, then by routes
+            assert type(total(array)) is torch.Tensor
+            _, numbers = parts(array)
+            assert kinds(*numbers.values()) == ["float64", "ndarray"]
+
+
+def test_results_without_dimensions_are_converted_for_arrays() -> None:
+    xarray = pytest.importorskip("xarray")
+    total = zc.accepts("torch")(torch.sum)
+    assert kinds(total(np.ones(2)), total(xarray.DataArray(np.ones(2)))) == ["ndarray", "DataArray"]
+
+
 def test_returns_names_the_framework_of_all_results() -> None:
     to_numpy = zc.accepts("torch", returns="numpy")(lambda *x: torch.ones(2))
     unchanged = zc.accepts("torch", returns=None)(lambda *x: torch.ones(2))

@@ -82,8 +82,8 @@ def accepts(
     DeviceError
         In a call: the arguments are on several devices, and there is no `device`.
     UnsupportedConversionError
-        In a call: an argument cannot be converted, or the result is not an array. None, numbers, text and
-        bytes are returned unchanged.
+        In a call: an argument cannot be converted, or the result is not an array. None, numbers, text, bytes,
+        and 0-d results for a table or column are returned unchanged.
     CopyRequiredError, LossyConversionError
         In a call, as :func:`zerocopy.convert`. The message names the argument, or the result.
 

@@ -22,6 +22,7 @@ from zerocopy.device import HOST, Device, same_memory_space
 from zerocopy.errors import DeviceError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.errors.tracebacks import not_transformed, public, shorten
 from zerocopy.framework import Framework
+from zerocopy.functions.kind import is_array
 from zerocopy.plan import Plan
 from zerocopy.protocols.dlpack import device_of
 from zerocopy.protocols.exporter_errors import is_error
@@ -405,6 +406,8 @@ def labelled(result: Any, to: Any, options: Mapping[str, Any], caller: Any) -> A
                 raise error.with_context(why=f"at {format_path(path)}: {error.why}") from error.__cause__
 
         return map_leaves(result, leaf, to=to)
+    if _is_number(result) and not is_array(caller):  # columns and tables cannot hold it
+        return result
     converted = convert(result, to, **options, **_names_for(result, caller))
     framework = registry.by_type(type(caller))
     if converted is result or framework is None or not framework.owns(type(converted)):

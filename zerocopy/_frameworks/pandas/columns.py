@@ -19,7 +19,7 @@ from zerocopy._frameworks._private import Private
 from zerocopy._frameworks.pandas import metadata as meta
 from zerocopy.device import HOST
 from zerocopy.dtype import DType, by_name, from_numpy, native_numbers
-from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import Fix, FrameworkNotInstalledError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
@@ -175,6 +175,8 @@ def column_of(pd: Any, values: Any, as_series: Callable[[], Any], reasons: tuple
         values = values.to_numpy(copy=False)  # NumPy's memory, with a dtype of pandas
     try:
         column = _of_numpy(pd, values) if isinstance(values.dtype, np.dtype) else _of_extension(pd, values)
+    except FrameworkNotInstalledError:
+        raise  # pyarrow reads the nulls of pandas' own arrays
     except ZeroCopyError as error:
         column = RefusedColumn(_NAME, len(values), error, int(values.nbytes))
         column.held = values if isinstance(values, np.ndarray) else None
@@ -363,9 +365,9 @@ MASKED = ("IntegerArray", "FloatingArray")
 
 
 def _export(pd: Any, array: Any) -> Any:
-    if hasattr(array, "__arrow_array__"):
-        return array.__arrow_array__()
-    return hub().module().array(pd.Series(array, copy=False))
+    export = getattr(array, "__arrow_array__", None)
+    arrow = hub().module()  # not pandas' import, whose error lacks the command
+    return arrow.array(pd.Series(array, copy=False)) if export is None else export()
 
 
 def _copies(exported: Any, head: Any) -> bool:
