@@ -428,10 +428,6 @@ def _names_for(result: Any, table: Any) -> dict[str, Any]:
     return {"names": labels} if unique else {}
 
 
-#: Names of the first parameter of methods, by convention (PEP 8).
-_BOUND = ("self", "cls")
-
-
 class Parameters:
     """Which arguments of a function are converted.
 
@@ -449,7 +445,7 @@ class Parameters:
         if chosen is not None:
             _check_names(function, chosen, None if every is None else known)
         positional = [p for p in every or () if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        bound = known[:1] if chosen is None and known and known[0] in _BOUND and positional else []
+        bound = known[:1] if chosen is None and positional and known[:1] in (["self"], ["cls"]) else []
         skipped = {name for name in known if name in bound or (chosen is not None and name not in chosen)}
         self._names = [parameter.name for parameter in positional]
         self._rest = next((p.name for p in every or () if p.kind is Parameter.VAR_POSITIONAL), None)
