@@ -4,7 +4,8 @@
 const LAST =
   /benchmarks$|^measurements$|^project\/|^how-it-works$|^promises$|^robustness|^layouts-gpu$|^compiled-core$|^dlpack$/;
 
-// The least share of a query, by the weight of its words, that a page must have.
+// The least share of a query, by the weight of its words, that a page must have, relative to the best page. Words that
+// no page has do not count: without this, one such word would leave a query without results.
 const LEAST = 0.6;
 
 var Scorer = {
@@ -41,7 +42,9 @@ function searchTerms(words, excluded) {
   const index = Search._index;
   const found = new Map([...words].map((word) => [word, pagesOf(word, index)]));
   const weights = new Map(
-    [...found].map(([word, pages]) => [word, Math.log((index.docnames.length + 1) / (pages.size + 0.5))]),
+    [...found].map(([word, pages]) => [
+      word, pages.size ? Math.log((index.docnames.length + 1) / (pages.size + 0.5)) : 0,
+    ]),
   );
   const total = [...weights.values()].reduce((sum, weight) => sum + weight, 0);
   const scores = new Map(), shares = new Map();
@@ -64,8 +67,9 @@ function searchTerms(words, excluded) {
     shares.set(page, Math.max(share, shares.get(page) ?? 0));
   }
   for (const word of excluded) for (const page of pagesOf(word, index).keys()) scores.delete(page);
+  const best = Math.max(...shares.values());
   return [...scores]
-    .filter(([page]) => shares.get(page) >= LEAST)
+    .filter(([page]) => shares.get(page) >= LEAST * best)
     .map(([page, score]) => [
       index.docnames[page], index.titles[page], "", null, score, index.filenames[page], SearchResultKind.text,
     ]);

@@ -156,6 +156,8 @@ QUERIES = {
 
 #: Queries of several words as people type them, each with a page that must be among the first three.
 PHRASES = {
+    "frobnicated parquet resume": "loader",  # a word that no page has
+    "oldest supported version parquet sparse": "support",  # no page has all words
     "pandas missing values to torch": "tables/to-tensors",
     "string column to codes": "tables/to-tensors",
     "monitor remote": "monitor",
