@@ -125,7 +125,27 @@ class Rows:
             if index > 20:
                 os.kill(os.getpid(), signal.SIGKILL)
             return x
+        if self.form == "odd":
+            return odd_sample(index)
         raise ValueError(self.form)
+
+
+def odd_sample(index: int) -> Any:
+    """Return an object without frames: some have a form in torch, and others are refused."""
+    import pandas as pd
+    import scipy.sparse
+    import torch
+
+    samples = (
+        lambda: {"text": np.array(["a", None], object)},
+        lambda: torch.eye(3).to_sparse(),
+        lambda: scipy.sparse.csr_array(np.eye(3)),
+        lambda: torch.ones(3, requires_grad=True),
+        lambda: np.ma.array([1.0, 2.0], mask=[False, True]),
+        lambda: pd.DataFrame({"a": pd.Series(["a", 1, None], dtype=object)}),
+        lambda: torch.ones(3, requires_grad=True) * 2,  # torch refuses to pickle a part of a graph
+    )
+    return samples[index]()
 
 
 class WholeBatches:

@@ -146,6 +146,32 @@ def test_samples_that_differ_are_refused() -> None:
             collate(samples)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")  # of torch, when it receives a sparse tensor
+@pytest.mark.parametrize("batch_size", [None, 1])
+@pytest.mark.parametrize("to", ["torch", "numpy"])
+def test_samples_without_frames_are_as_without_workers(to: str, batch_size: int | None) -> None:
+    """An error in the thread of the worker's queue would let the main process wait forever."""
+    pytest.importorskip("scipy")
+    pytest.importorskip("pandas")
+    rows = Rows(7, "odd")
+    batches = iter(loader(rows, batch_size=batch_size, to=to))
+    messages = []
+    for index in range(6):
+        try:
+            (expected,) = loader([rows[index]], 0, batch_size, to)
+        except zc.errors.ZeroCopyError as error:
+            messages.append(error.why)
+        else:
+            assert repr(next(batches)) == repr(expected)
+            continue
+        with pytest.raises(RuntimeError, match="worker process 0") as raised:
+            next(batches)
+        assert messages[-1] in str(raised.value)
+    assert messages
+    with pytest.raises(RuntimeError, match=r"non-leaf|requires grad"):
+        next(batches)
+
+
 def test_containers_and_numbers() -> None:
     collate = pickle.loads(pickle.dumps(shared_collate("numpy")))
     batch = collate([OrderedDict(a=[1, 2.5], b=True), OrderedDict(a=[3, 4], b=False)])

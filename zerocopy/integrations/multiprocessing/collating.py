@@ -6,15 +6,17 @@ import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import numpy as np
 
 from zerocopy import registry
 from zerocopy._engine.convert import convert
+from zerocopy._engine.explain import explain
 from zerocopy._engine.target import resolve
 from zerocopy.errors import SharedMemoryError, UnsupportedConversionError, ZeroCopyError
-from zerocopy.frames import from_frames, to_frames
+from zerocopy.frames import Frames, from_frames, to_frames
 from zerocopy.integrations.multiprocessing.reducing import MINIMUM, by_handle
 from zerocopy.shared.share import shared_empty
 from zerocopy.shared.tickets import Tickets
@@ -53,6 +55,8 @@ def shared_collate(to: Any = "torch", *, stack: bool = True) -> Callable[[Any], 
     UnsupportedConversionError
         The returned function raises it if samples differ in shape, dtype, length or keys, or have
         another type.
+        An object that the framework cannot hold raises the error of ``convert``. From a worker, torch
+        raises such errors as ``RuntimeError``.
 
     Notes
     -----
@@ -93,19 +97,30 @@ class _Collate:
         return convert(obj, self._to)
 
     def _send(self, obj: Any) -> _Leaf:
-        return _Leaf(obj, self._to)
+        try:
+            return _Leaf(to_frames(obj), self._to)
+        except ZeroCopyError:
+            plan = explain(obj, self._to)
+            if plan.error is not None:
+                raise plan.error from None
+            return _Leaf(bytes(ForkingPickler.dumps(obj)), self._to)
 
 
 class _Leaf:
-    """An array of a batch in a worker; its pickle is loaded as the array in the target framework."""
+    """An array of a batch in a worker; its pickle is loaded as the array in the target framework.
 
-    __slots__ = ("_obj", "_to")
+    It is split or pickled before: an error in the thread of the queue is lost, and the main process waits.
+    """
 
-    def __init__(self, obj: Any, to: str) -> None:
-        self._obj, self._to = obj, to
+    __slots__ = ("_sent", "_to")
+
+    def __init__(self, sent: Frames | bytes, to: str) -> None:
+        self._sent, self._to = sent, to
 
     def __reduce__(self) -> Any:
-        split = to_frames(self._obj)
+        split = self._sent
+        if isinstance(split, bytes):
+            return _unpickle, (split, self._to)
         buffers = [pickle.PickleBuffer(frame) for frame in split.frames]  # type: ignore[arg-type]
         reduced = by_handle((_restore, (split.header, self._to, *buffers)), _tickets)
         if reduced is None:  # bytearray: the loaded array is writable
@@ -116,6 +131,11 @@ class _Leaf:
 def _restore(header: bytes, to: str, *frames: Any) -> Any:
     """Return an array in the target framework; pickles name this function."""
     return from_frames(header, frames, to)
+
+
+def _unpickle(data: bytes, to: str) -> Any:
+    """Return an object without frames, such as a sparse one, in the target; pickles name this function."""
+    return convert(pickle.loads(data), to)
 
 
 def _in_worker() -> bool:
@@ -188,6 +208,8 @@ def _stack(samples: Sequence[Any], empty: Callable[..., Array]) -> Array:
         if array.shape != shape or array.dtype != dtype:
             why = f"sample 0 is {dtype}{list(shape)} and sample {place} is {array.dtype}{list(array.shape)}"
             raise _refused(why, "return arrays of one shape and dtype from the dataset")
+    if any(isinstance(array, np.ma.MaskedArray) for array in arrays):
+        return np.ma.stack(arrays)
     size = (len(arrays), *shape)
     batch = _large(size, dtype, empty) if len(arrays) * arrays[0].nbytes >= MINIMUM else _empty(size, dtype)
     for place, array in enumerate(arrays):
