@@ -17,6 +17,7 @@ from helpers.oracle import (
     columns_of_a_dict,
     frames,
     matrices,
+    own_objects,
     sources_of,
     tables_of_arrow,
     targets,
@@ -59,6 +60,29 @@ def test_tensors_of_torch(to: str, caller: str) -> None:
         if caller == "recorded" and x.is_sparse:
             continue  # the recorder counts it as unchanged, also where convert returns another tensor
         check(x, tensors[-1], to, options, caller)
+
+
+#: Options that change nothing for most of a target's own objects, for each name that a route can hold.
+NEUTRAL: list[dict[str, Any]] = [
+    *({"layout": layout} for layout in ("matrix", "columns", "records")),
+    *({"layout": "matrix", "copy": copy} for copy in (True, False)),
+    {"layout": "matrix", "order": "F"},
+    {"layout": "matrix", "dtype": "float32"},
+    {"layout": "columns", "writable": True, "device": "cpu"},
+    *({"lists": lists} for lists in ("dense", "pad", "ragged")),
+    *({"index": index} for index in (True, False)),
+    *({"nulls": nulls} for nulls in (0, "nan")),
+    {"columns": ["a"]},
+    {"names": ["a", "b"]},
+]
+
+
+@pytest.mark.parametrize("caller", [name for name in CALLERS if name != "recorded"])
+@pytest.mark.parametrize("framework", TARGETS)
+def test_own_objects_with_options_that_change_nothing(framework: str, caller: str) -> None:
+    warm, *others = own_objects(framework)
+    for options, x in sampled(7, [{}, *NEUTRAL], others, first=first(framework, caller)):
+        check(x, warm, framework, options, caller)
 
 
 @pytest.mark.parametrize("caller", CALLERS)

@@ -122,6 +122,8 @@ def shown(result: Any) -> str:
         return repr(result)
     except NotImplementedError:  # xarray 2025.4 cannot print text in Arrow's memory, which 2025.6 can
         return f"{result.to_dict(data=False)}\n{result.to_dataframe()}"
+    except RuntimeError:  # an array of JAX is deleted
+        return type(result).__name__
 
 
 TABLE_OPTIONS: list[dict[str, Any]] = [

@@ -163,6 +163,48 @@ def tensors_of_torch() -> list[Any]:
 
 
 @cache
+def own_objects(framework: str) -> list[Any]:
+    """Return objects of a framework: a matrix or table of numbers, others, and those of `special_objects`."""
+    values = [sample("f4", (4, 2)), *(np.zeros(4, dtype) for dtype in odd_dtypes())]
+    made = []
+    for value in [*values, *(tables_of_arrow().values() if registry.by_name(framework).tables else ())]:
+        with suppress(zc.ZeroCopyError, ValueError, TypeError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made.append(zc.convert(value, framework))
+    owns = registry.by_name(framework).owns  # without dicts of columns
+    return [x for x in made if owns(type(x))] + special_objects(framework)
+
+
+def special_objects(framework: str) -> list[Any]:
+    """Return objects of a framework's main type of tensor that no single block of memory holds."""
+    if framework == "torch":
+        torch = pytest.importorskip("torch")
+        ragged = [torch.ones(1), torch.ones(2)]
+        return [
+            *tensors_of_torch(),
+            torch.eye(2).to_sparse_csr(),
+            torch.nested.nested_tensor(ragged),
+            torch.nested.nested_tensor(ragged, layout=torch.jagged),
+        ]
+    if framework == "jax":
+        jax = pytest.importorskip("jax")
+        deleted = jax.numpy.ones(3)
+        deleted.delete()
+        return [deleted, jax.random.key(0), jax.numpy.ones(3, "float8_e4m3fn"), jax.numpy.ones(3, "int4")]
+    if framework == "tensorflow":
+        tf = pytest.importorskip("tensorflow")
+        return [
+            tf.constant(["a", "b"]),
+            tf.raw_ops.EmptyTensorList(element_shape=[2], max_num_elements=-1, element_dtype=tf.float32),
+            tf.quantization.quantize(tf.ones(3), 0, 1, tf.qint8).output,
+            tf.ragged.constant([[1.0], [2.0, 3.0]]),
+            tf.sparse.eye(2),
+            tf.Variable([1.0, 2.0]),
+        ]
+    return []
+
+
+@cache
 def columns_of_a_dict() -> dict[str, dict[Any, Any]]:
     """Return dicts of columns, which have a route to tables, and dicts that only the planner reads."""
     pa = pytest.importorskip("pyarrow")

@@ -29,6 +29,7 @@ from zerocopy._engine.composing import (
 from zerocopy._engine.target import resolve
 from zerocopy._native import core
 from zerocopy.errors import UnsupportedConversionError
+from zerocopy.framework import identity
 from zerocopy.plan import Plan
 from zerocopy.protocols.exporter_errors import is_error
 
@@ -178,6 +179,8 @@ def keep(obj: object, to: object, options: Mapping[str, Any], parts: Parts | Non
             route = _table_route_of(obj, to, effective) if is_array else None
         else:
             route = compose_route(parts, to, effective, given.get("index"), by_kept_route)
+            if route is identity and effective != given:
+                route = None  # with any other option the plan reads the object, and may refuse it
         if core is not None:
             route = compile_route(parts, effective, route)
     except BaseException as error:
