@@ -274,7 +274,7 @@ def arrow_device(x: Any) -> None:
 
 @case("arrow_c_device_array.keywords", "flag ignored", CAPSULE.format("ArrowDeviceArray export"))
 def arrow_device_keywords(x: Any) -> None:
-    """A keyword that it does not know is refused unless it is None."""
+    """A keyword that it does not know is refused with NotImplementedError unless it is None."""
     x.__arrow_c_device_array__(None, future=None)
     is_refused = refused(lambda: x.__arrow_c_device_array__(None, future=1), NotImplementedError)
     check(is_refused, "future=1 is ignored")
