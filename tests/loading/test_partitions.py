@@ -9,11 +9,13 @@ from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 
 import zerocopy as zc
-from zerocopy.errors import LossyConversionError
+from zerocopy.errors import LossyConversionError, ReadError
 
 
 def folders(base: Path, name: str, values: list[str]) -> str:
@@ -79,3 +81,45 @@ def test_columns_of_partitions_without_a_schema_have_inferred_types(tmp_path: Pa
     assert batch["n"].to_pylist() == [1, 12]
     chosen = next(iter(zc.loader(path, to="numpy", columns=["n"])))
     assert chosen["n"].tolist() == [1, 12]
+
+
+LAYOUTS: dict[str, list[str]] = {
+    "absent first": ["", "k=1", "k=2"],
+    "absent last": ["k=1", "l"],
+    "different keys": ["j=1", "k=a"],
+    "nested in one": ["j=1", "j=2/k=a"],
+    "null": ["k=__HIVE_DEFAULT_PARTITION__", "k=3"],
+    "same name as a column": ["z=6", "z=7"],
+    "same name in some": ["a", "z=7"],
+}
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_columns_of_partitions_are_those_of_pyarrow(layout: str, suffix: str, tmp_path: Path) -> None:
+    for number, name in enumerate(LAYOUTS[layout]):
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
+        table = pa.table({"x": [number], "z": pa.array([5], pa.int32())})
+        if suffix == "csv":  # pyarrow infers int64, which is not the type of a folder
+            csv.write_csv(table.select(["x"]), tmp_path / name / "part.csv")
+        else:
+            pq.write_table(table, tmp_path / name / "part.parquet")
+    expected = ds.dataset(tmp_path, partitioning="hive", format=suffix).to_table()
+    table = pa.concat_tables(zc.loader(str(tmp_path), to="pyarrow"))
+    assert table.equals(expected)
+    for name in expected.column_names:
+        chosen = pa.concat_tables(zc.loader(str(tmp_path), to="pyarrow", columns=[name]))
+        assert chosen.equals(expected.select([name]))
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_a_folder_and_a_column_of_different_types(suffix: str, tmp_path: Path) -> None:
+    (tmp_path / "x=7").mkdir()
+    table = pa.table({"x": [5], "y": [1.5]})
+    path = tmp_path / "x=7" / f"part.{suffix}"
+    pq.write_table(table, path) if suffix == "parquet" else csv.write_csv(table, path)
+    with pytest.raises(ReadError, match="a folder and a column have one name") as raised:
+        zc.loader(str(tmp_path), to="pyarrow")
+    assert raised.value.code == "schema-drift"
+    read = pa.concat_tables(zc.loader(str(tmp_path), to="pyarrow", schema={"x": "int64", "y": "float64"}))
+    assert read.to_pydict() == {"x": [7], "y": [1.5]}

@@ -100,7 +100,7 @@ class _Collate:
         try:
             return _Leaf(to_frames(obj), self._to)
         except ZeroCopyError:
-            plan = explain(obj, self._to)
+            plan = explain(obj, self._to)  # type: ignore[arg-type]
             if plan.error is not None:
                 raise plan.error from None
             return _Leaf(bytes(ForkingPickler.dumps(obj)), self._to)

@@ -64,9 +64,9 @@ class ParquetFiles(Dataset):
         if schema is not None:
             target = as_schema(schema)
             return type_of(target, choose(columns, target.names))
-        full = self._schemas[0]
+        full, folders = self._schemas[0], {name for constants in self._constants for name in constants}
         for name in whole.names:
-            if name in self._constants[0] and name not in full.names:
+            if name in folders and name not in full.names:
                 full = full.append(whole.field(name))
         target = type_of(full, choose(columns, full.names))
         paths = self._files.paths
@@ -74,7 +74,7 @@ class ParquetFiles(Dataset):
             if other.equals(self._schemas[0]):
                 continue
             names = [*target.names, *(other.names if columns is None else ())]
-            types = [_types(self._schemas[k], self._constants[k]) for k in (0, file)]
+            types = [_types(self._schemas[k], folders) for k in (0, file)]
             why = _difference(types[0], types[1], names, paths[0], paths[file])
             if why:
                 fix = (
@@ -120,7 +120,7 @@ class ParquetFiles(Dataset):
 
     def _read(self, file: int, numbers: Sequence[int]) -> Any:
         reader = self._reader(file)
-        names = [name for name in self.schema.names if name in self._schemas[file].names]
+        names = [name for name in self.schema.names if name in self._own_names(file)]
         rows = sum(self._metadata[file].row_group(number).num_rows for number in numbers)
         is_threaded = rows >= _THREADED_ROWS
         table = reader.read_row_groups(list(numbers), columns=names, use_threads=is_threaded)
@@ -170,11 +170,17 @@ class ParquetFiles(Dataset):
             buffer_size=_BUFFER_BYTES if self._files.is_local else 0,
         )
 
+    def _own_names(self, file: int) -> set[str]:
+        """Return the columns that a file has itself; as in pyarrow, a folder's value replaces a column."""
+        return set(self._schemas[file].names) - set(self._constants[file])
+
     @property
     def is_plain(self) -> bool:
         """Whether the files are local and have all columns: none is the name of a folder."""
         names = set(self.schema.names)
-        return self._files.is_local and all(names <= set(each.names) for each in self._schemas)
+        return self._files.is_local and all(
+            names <= self._own_names(file) for file in range(len(self._files))
+        )
 
     def row_groups(self, index: int) -> list[int]:
         """Return the numbers of a group's row groups within its file."""

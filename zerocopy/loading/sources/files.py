@@ -81,20 +81,25 @@ class Files:
 
         With `infer`, it has columns of partitions with inferred types.
         """
-        from pyarrow import dataset as ds
+        from pyarrow import ArrowTypeError, dataset as ds
         from pyarrow.fs import FileInfo, FileType
 
         # pyarrow would request the size of each remote file again.
         marks = zip(self.paths, self._marks, strict=True)
         infos = [FileInfo(path, FileType.File, size=size, mtime_ns=time) for path, (size, time) in marks]
-        return ds.dataset(
-            infos,
-            schema=schema,
-            format=format,
-            filesystem=self.filesystem,
-            partitioning="hive" if self.base and infer else None,
-            partition_base_dir=self.base or None,
-        )
+        try:
+            return ds.dataset(
+                infos,
+                schema=schema,
+                format=format,
+                filesystem=self.filesystem,
+                partitioning="hive" if self.base and infer else None,
+                partition_base_dir=self.base or None,
+            )
+        except ArrowTypeError as error:
+            why = f"a folder and a column have one name and different types: {error}"
+            fix = "pass the types of all columns in schema=, or rename the column"
+            raise ReadError(self.asked, why, fix, code="schema-drift", file=self.paths[0]) from error
 
     def partitions(self) -> list[dict[str, Any]]:
         """Return the values in the names of the folders of each file as text; inferred types lose zeros."""
