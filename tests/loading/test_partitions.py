@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from pyarrow import csv
+from pyarrow import csv, feather
 
 import zerocopy as zc
 from zerocopy.errors import LossyConversionError, ReadError
@@ -62,7 +62,11 @@ def test_the_text_of_a_folder_is_cast_to_each_type_or_refused(
     text: str, kind: Any, expected: list[Any] | None, tmp_path: Path
 ) -> None:
     path = folders(tmp_path, "p", [text, text])
-    for source in (path, f"{path}/*/*.parquet"):
+    arrow = tmp_path / "arrow" / f"p={quote(text, safe='')}"
+    arrow.mkdir(parents=True)
+    for number in range(2):
+        feather.write_feather(pa.table({"x": [number]}), arrow / f"{number}.arrow")
+    for source in (f"{path}/p=*/*.parquet", f"{path}/*/*.parquet", str(arrow.parent)):
         for shuffle in (False, True):
             options: dict[str, Any] = {"schema": {"p": kind}, "shuffle": shuffle}
             if expected is None:
@@ -94,7 +98,7 @@ LAYOUTS: dict[str, list[str]] = {
 }
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "arrow"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_columns_of_partitions_are_those_of_pyarrow(layout: str, suffix: str, tmp_path: Path) -> None:
     for number, name in enumerate(LAYOUTS[layout]):
@@ -102,6 +106,8 @@ def test_columns_of_partitions_are_those_of_pyarrow(layout: str, suffix: str, tm
         table = pa.table({"x": [number], "z": pa.array([5], pa.int32())})
         if suffix == "csv":  # pyarrow infers int64, which is not the type of a folder
             csv.write_csv(table.select(["x"]), tmp_path / name / "part.csv")
+        elif suffix == "arrow":
+            feather.write_feather(table, tmp_path / name / "part.arrow", compression="uncompressed")
         else:
             pq.write_table(table, tmp_path / name / "part.parquet")
     expected = ds.dataset(tmp_path, partitioning="hive", format=suffix).to_table()

@@ -359,6 +359,8 @@ class IpcFiles(Dataset):
                 if count:
                     self._batches.append((file, number))
                     self.groups.append(Group(count, path, number))
+        self._constants = files.partitions()
+        self.schema = _with_folders(self.schema, self._constants, schema)
         self._columns: list[str] | None = None
         if columns is not None or schema is not None:
             # Read, and so validate, only the columns that the caller asks for.
@@ -377,12 +379,13 @@ class IpcFiles(Dataset):
             if self._open[0] != file:
                 self._open = (file, self._source(file).get_batch)
             batch = self._open[1](number)
-            if self._columns is not None:
-                batch = batch.select(self._columns)
+            constants, own = self._constants[file], batch.schema.names
+            if self._columns is not None or constants:
+                batch = batch.select([x for x in self.schema.names if x in own and x not in constants])
             # A damaged offset of text makes a reader leave the map, which ends the process. The check of
             # 1,000,000 rows takes 4 ms (14 MB of text), 7 ms (104 MB of text) or 0.00 ms (numbers).
             batch.validate(full=True)
-        return pa.Table.from_batches([batch])
+        return fit(self.schema, pa.Table.from_batches([batch]), str(self.groups[index]), constants)
 
     def _contents(self, file: int) -> tuple[Any, list[int]]:
         """Return a file's schema and the rows of its batches, and close the file."""
@@ -413,6 +416,25 @@ class IpcFiles(Dataset):
     def close(self) -> None:
         """Drop the open file; batches that alias its map keep the map."""
         self._open = (-1, None, None)
+
+
+def _with_folders(schema: Any, constants: Sequence[Mapping[str, Any]], asked: Any) -> Any:
+    """Return a schema with columns of folders: of the types asked for, or of those that pyarrow infers."""
+    import pyarrow as pa
+
+    types = {} if asked is None else _types(as_schema(asked))
+    for name in dict.fromkeys(name for each in constants for name in each):
+        place, type_ = schema.get_field_index(name), types.get(name)
+        if type_ is None and place < 0:
+            texts = pa.array([each.get(name) for each in constants], pa.string())
+            try:
+                type_ = texts.cast(pa.int32()).type
+            except pa.ArrowInvalid:
+                type_ = texts.type
+        if type_ is not None:
+            field = pa.field(name, type_)
+            schema = schema.append(field) if place < 0 else schema.set(place, field)
+    return schema
 
 
 def _types(schema: Any, constants: Iterable[str] = ()) -> dict[str, Any]:
