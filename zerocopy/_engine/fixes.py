@@ -113,9 +113,11 @@ class _Composer:
         if all(alternatives):
             for i in range(max(map(len, alternatives))):
                 # One fix for all obstacles, where they have it: others differ in effect, such as 0 and NaN.
-                first = max(alternatives, key=len)[i]
+                most = max(alternatives, key=len)
                 chosen = [
-                    next((fix for fix in fixes if is_part(fix, first)), fixes[min(i, len(fixes) - 1)])
+                    most[i]
+                    if fixes is most
+                    else next((fix for fix in fixes if is_part(fix, most[i])), fixes[min(i, len(fixes) - 1)])
                     for fixes in alternatives
                 ]
                 # A statement removes each obstacle that names it: a cast after it would be needless.
@@ -389,7 +391,7 @@ class _Composer:
         arguments = "".join([f", {name}={text}" for name, text in texts.items()])
         code = "; ".join([*before, f"zc.convert({source}, {as_code('to', to)}{arguments})"])
         effects = dict.fromkeys([fix.effect for _, fix in chosen if fix.effect])
-        effect = ", ".join([x for x in effects if not any(y.startswith(f"{x}, ") for y in effects)])
+        effect = ", ".join([x for x in effects if not [y for y in effects if y.startswith(f"{x}, ")]])
         plain = source == "x" and not before
         given = {name: value for name, value in merged.items() if value is not None}
         own = given if plain else None
