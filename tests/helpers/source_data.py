@@ -42,8 +42,12 @@ def read(source: Any, **options: Any) -> dict[Any, list[Any]]:
     return columns_of(zc.loader(source, to="numpy", batch_size=4, **options))
 
 
-def open_files() -> list[str]:
-    """Return the data files that this process has open."""
+def open_files(of: Path) -> list[str]:
+    """Return the data files in a folder that this process has open.
+
+    Files of other tests can stay open until the garbage collector frees their exceptions.
+    """
     folder = Path("/proc/self/fd")
     links = [os.readlink(link) for link in folder.iterdir() if link.is_symlink() and os.path.lexists(link)]
-    return [link for link in links if link.endswith((".parquet", ".feather", ".arrow"))]
+    suffixes = (".parquet", ".feather", ".arrow")
+    return [link for link in links if link.endswith(suffixes) and link.startswith(str(of))]

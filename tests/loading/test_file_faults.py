@@ -91,7 +91,7 @@ def test_files_that_cannot_be_opened(name: str, code: str, why: str, tmp_path: P
     assert error.code == code
     assert why in error.why
     assert name.rstrip("*") in error.file
-    assert not open_files()
+    assert not open_files(tmp_path)
 
 
 @pytest.mark.parametrize("make", [pa.ipc.new_file, pa.ipc.new_stream])
@@ -163,7 +163,7 @@ def test_a_file_that_changes(
     error = failed(loader)
     assert (error.code, error.file) == ("changed-file", paths[1])
     assert why in error.why
-    assert not open_files()
+    assert not open_files(tmp_path)
 
 
 @pytest.mark.hazard("training#file-that-is-replaced")
@@ -175,7 +175,7 @@ def test_a_file_that_changes_while_it_is_open(tmp_path: Path) -> None:
     rewrite(path)
     with pytest.raises(ReadError, match="has changed"):
         files.read(1)
-    assert not open_files()
+    assert not open_files(tmp_path)
 
 
 @pytest.mark.hazard("training#mapped-file-that-is-truncated")
@@ -203,7 +203,7 @@ def test_a_corrupt_row_group_is_named(options: dict[str, Any], tmp_path: Path) -
     error = failed(zc.loader(paths, to="numpy", batch_size=4, **options))
     assert (error.file, error.row_group, error.code) == (paths[1], 1, "unreadable-file")
     assert error.__cause__ is not None
-    assert not open_files()
+    assert not open_files(tmp_path)
 
 
 def test_a_corrupt_group_is_skipped_and_the_others_are_read(tmp_path: Path) -> None:
@@ -387,9 +387,9 @@ def test_few_files_are_open_at_a_time(tmp_path: Path) -> None:
     paths = write_files(tmp_path, 30)
     most = 0
     for _ in zc.loader(paths, to="numpy", batch_size=4, prefetch=1):
-        most = max(most, len(open_files()))
+        most = max(most, len(open_files(tmp_path)))
     assert most <= 1
-    assert not open_files()
+    assert not open_files(tmp_path)
 
 
 # -- schemas ------------------------------------------------------------------------------------
