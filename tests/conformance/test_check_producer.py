@@ -390,10 +390,18 @@ def test_a_target_that_deletes_or_writes_the_files_of_the_check(data: bytes | No
 
 
 def test_a_check_that_is_interrupted_leaves_no_process() -> None:
-    with pytest.raises(KeyboardInterrupt), patch.object(time, "sleep", side_effect=KeyboardInterrupt):
+    children, fork = [], os.fork
+
+    def recorded_fork() -> int:
+        children.append(fork())
+        return children[-1]
+
+    interrupt = patch.object(time, "sleep", side_effect=KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt), interrupt, patch.object(os, "fork", recorded_fork):
         check_producer(lambda: Hangs(), ["dlpack"])
+    (child,) = children
     with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+        os.waitpid(child, os.WNOHANG)
 
 
 def test_a_crash_leaves_no_core_file() -> None:

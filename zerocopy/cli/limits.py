@@ -284,7 +284,7 @@ def _dev_shm() -> dict[str, Any]:
         total = shutil.disk_usage("/dev/shm").total
     except OSError as error:
         return _row("/dev/shm", True, f"not available ({error.strerror}), and not needed by zerocopy")
-    return _row("/dev/shm", True, f"{total / (1 << 30):.1f} GiB, of which loaders to torch use one page")
+    return _row("/dev/shm", True, f"{total / (1 << 30):.1f} GiB, of which a loader may use one page")
 
 
 # -- engines ----------------------------------------------------------------------------

@@ -230,7 +230,7 @@ def _read(table: Table, request: Request) -> object:
         if whole.read is None:
             return run(plan)
     except ZeroCopyError as error:
-        if table.once:
+        if table.once and not error.preface:  # an exporter's own conversion has it already
             action = "read" if whole is not None and whole.read is None else "requested"
             why = f"{error.why}; the stream has been {action}, which many streams allow once"
             error.preface = "open the stream again, then: "
