@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+import zerocopy as zc
 from benchmarks.contest import Contest, Method as _Method, imported, installed, refusal, used
 from benchmarks.suite import Case, Settings, Task
 from benchmarks.tables.data import MAKERS, aliases, made, spans, spans_of_frame, x64
@@ -96,10 +97,16 @@ def tasks(questions: Callable[[], Sequence[Question]], settings: Settings) -> li
 
 def tensors(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return a dict of tensors as arrays, and of pairs of values and mask as pairs of arrays."""
+    pairs = {name: pair(value) for name, value in result.items()}
     return {
         str(name): tuple(map(array, value)) if isinstance(value, tuple) else array(value)
-        for name, value in result.items()
+        for name, value in pairs.items()
     }
+
+
+def pair(value: Any) -> Any:
+    """Return zerocopy's values and mask as a pair, as code by hand has them; other objects unchanged."""
+    return (value.values, value.mask) if isinstance(value, zc.Masked) else value
 
 
 def array(tensor: Any) -> Any:

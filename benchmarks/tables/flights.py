@@ -10,7 +10,7 @@ import zerocopy as zc
 from benchmarks.contest import installed
 from benchmarks.suite import Section, Settings, Task
 from benchmarks.tables import contest
-from benchmarks.tables.contest import Method, Question, array, tensors
+from benchmarks.tables.contest import Method, Question, array, pair, tensors
 from benchmarks.tables.data import as_floats, flights, numeric
 
 _FILLED = [
@@ -127,6 +127,7 @@ def _encoded(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _flat(value: Any) -> Any:
+    value = pair(value)
     if isinstance(value, zc.Encoded):
         if value.offsets is None:
             return _flat(value.values)

@@ -7,8 +7,10 @@ pytest.importorskip("rich", reason="the benchmarks need it")
 
 from helpers.benchmark_suites import SHORT, run, section, suite, task
 
+import zerocopy as zc
 from benchmarks.results import read
 from benchmarks.suite import Case, Entry, Goal, Task
+from benchmarks.tables.contest import differ, tensors
 from benchmarks.timing import Raised, Statement, measure
 
 
@@ -87,3 +89,11 @@ def test_interrupt_keeps_results(registered, tmp_path):
     assert not written.complete
     assert "INCOMPLETE" in result.output
     assert "Traceback" not in result.output
+
+
+def test_values_and_masks_of_tables_are_compared_with_pairs():
+    torch, pa = pytest.importorskip("torch"), pytest.importorskip("pyarrow")
+    masked = tensors(zc.convert(pa.table({"x": [1, None]}), "torch", nulls="mask"))
+    by_hand = tensors({"x": (torch.tensor([1, 7]), torch.tensor([False, True]))})
+    assert differ(masked, by_hand) == ""
+    assert differ(masked, tensors({"x": (torch.tensor([2, 0]), torch.tensor([False, True]))})) != ""
