@@ -38,7 +38,6 @@ OUTDATED = {
     "pool": _UNRECORDED,
     "processes": _UNRECORDED,
     "sparse": _UNRECORDED,
-    "tables": _UNRECORDED,
     "vectors": _UNRECORDED,
     "weights": _UNRECORDED,
     "gpu-conversion": _NO_GPU,
