@@ -31,7 +31,6 @@ OUTDATED = {
     "conversion/core": _UNRECORDED,
     "bridge": _UNRECORDED,
     "functions": _UNRECORDED,
-    "hosts": _UNRECORDED,
     "loader": _UNRECORDED,
     "monitor": _UNRECORDED,
     "pipeline": _UNRECORDED,
