@@ -99,10 +99,10 @@ class _Collate:
     def _send(self, obj: Any) -> _Leaf:
         try:
             return _Leaf(to_frames(obj), self._to)
-        except ZeroCopyError:
+        except ZeroCopyError as error:
             plan = explain(obj, self._to)  # type: ignore[arg-type]
             if plan.error is not None:
-                raise plan.error from None
+                raise plan.error from error
             return _Leaf(bytes(ForkingPickler.dumps(obj)), self._to)
 
 
